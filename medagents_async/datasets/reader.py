@@ -1,0 +1,130 @@
+"""A whole input file: checked once from end to end, then read again row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from medagents_async.datasets.rows import BadRow, parse
+from medagents_async.errors import InputError, UsageError
+from medagents_async.types import Item
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows: the first `limit` of a seeded `sample` of those in `shard` (I of N, from 0)."""
+
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+    shard: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input file that has been checked.
+
+    `rows` counts all of them, `skipped` the bad ones left out; `digest` depends on the good rows,
+    not on their order.
+    `chosen` holds the indices that the selection keeps, None for all.
+    """
+
+    path: Path
+    digest: str
+    rows: int
+    skipped: int
+    chosen: frozenset[int] | None
+
+    def __len__(self) -> int:
+        return self.rows if self.chosen is None else len(self.chosen)
+
+    def items(self) -> Iterator[Item]:
+        """The chosen rows in the order of the file, read as they are wanted."""
+        for _, item in _rows(self.path):
+            if isinstance(item, Item) and (
+                self.chosen is None or item.question.index in self.chosen
+            ):
+                yield item
+
+
+def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> Source:
+    """Read the whole of `path` and find every bad row.
+
+    Raises UsageError where the file cannot be read or holds no row, and InputError with every
+    bad line unless `skip_bad_rows`.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    problems: list[tuple[int, str]] = []
+    seen: dict[str, int] = {}
+    digest = 0
+    kept: list[int] = []
+    rows = 0
+    for number, item in _rows(path):
+        rows += 1
+        if not isinstance(item, Item):
+            problems.append((number, item))
+            continue
+        identity = item.question.id
+        if identity in seen:
+            problems.append((number, f"id {identity!r} is taken by line {seen[identity]}"))
+            continue
+        seen[identity] = number
+        # A sum of row digests is the same for every order of the rows.
+        digest += int.from_bytes(hashlib.blake2b(_canonical(item), digest_size=16).digest())
+        if selection.shard is None or _shard(identity, selection.shard[1]) == selection.shard[0]:
+            kept.append(item.question.index)
+    if problems and not skip_bad_rows:
+        raise InputError(str(path), problems)
+    if not seen:
+        raise UsageError(f"{path} holds no question")
+    chosen = _chosen(kept, rows, selection)
+    return Source(path, f"{digest % 2**128:032x}", rows, len(problems), chosen)
+
+
+def _chosen(kept: list[int], rows: int, selection: Selection) -> frozenset[int] | None:
+    if selection.sample is not None and selection.sample < len(kept):
+        kept = sorted(random.Random(selection.seed).sample(kept, selection.sample))  # noqa: S311
+    if selection.limit is not None:
+        kept = kept[: selection.limit]
+    return None if len(kept) == rows else frozenset(kept)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
+    """(line number, item or the reason why there is none); blank lines are passed over."""
+    index = 0
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
+            if not line:
+                continue
+            try:
+                yield number, parse(line, number, index)
+            except BadRow as reason:
+                yield number, str(reason)
+            index += 1
+
+
+def _canonical(item: Item) -> bytes:
+    question = item.question
+    return orjson.dumps(
+        [
+            question.id,
+            question.text,
+            list(question.options.items()),
+            question.context,
+            question.images,
+            item.answer,
+        ]
+    )
+
+
+def _shard(identity: str, count: int) -> int:
+    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest()) % count

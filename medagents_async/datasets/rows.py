@@ -1,0 +1,104 @@
+"""One JSON line of input to an `Item`, or the reason why not."""
+
+from __future__ import annotations
+
+import string
+from typing import Annotated, Any
+
+import orjson
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from medagents_async.types import Item, Question
+
+LETTERS = string.ascii_uppercase
+
+
+class BadRow(Exception):
+    """Why a line is no usable row."""
+
+
+def _options(value: Any) -> Any:
+    """Options as letter to text; a list gets its letters from its entries or its order."""
+    if not isinstance(value, list):
+        return value
+    if all(isinstance(entry, dict) for entry in value):
+        return {
+            entry.get("letter", entry.get("key")): entry.get("content", entry.get("value"))
+            for entry in value
+        }
+    return dict(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else value
+
+
+def _single(value: Any) -> Any:
+    """An answer key published as a list of one."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Letter = Annotated[str, Field(pattern="^[A-Z]$")]
+
+
+class Row(BaseModel):
+    """The canonical row and the names that published sets use for the same things."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    id: str | int | None = Field(None, validation_alias=AliasChoices("id", "realidx"))
+    question: Text
+    context: str | None = None
+    options: Annotated[dict[Letter, str], BeforeValidator(_options), Field(min_length=2)]
+    answer: Annotated[str | None, BeforeValidator(_single)] = Field(
+        None, validation_alias=AliasChoices("answer_idx", "answer", "label")
+    )
+    subject: str | None = None
+    images: list[str] = []
+
+    @model_validator(mode="after")
+    def _answer_is_an_option(self) -> Row:
+        if self.answer is not None and self.answer not in self.options:
+            raise ValueError(
+                f"the answer {self.answer!r} is not among the options {', '.join(self.options)}"
+            )
+        if not self.question.strip():
+            raise ValueError("the question is blank")
+        return self
+
+
+def parse(line: bytes, number: int, index: int) -> Item:
+    """The item in line `number` (from 1); `index` counts the rows from 0.
+
+    A row without an id is called by its line number. Raises BadRow.
+    """
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadRow(f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BadRow("not a JSON object")
+    try:
+        row = Row.model_validate(document)
+    except ValidationError as error:
+        raise BadRow("; ".join(_reason(problem) for problem in error.errors())) from error
+    question = Question(
+        str(number if row.id is None else row.id),
+        index,
+        row.question,
+        row.options,
+        row.context,
+        tuple(row.images),
+    )
+    return Item(question, row.answer, row.subject)
+
+
+def _reason(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

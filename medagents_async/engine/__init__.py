@@ -1,0 +1,1 @@
+"""Runs thousands of questions at once over limited servers; knows nothing of medicine."""

@@ -1,0 +1,164 @@
+"""`ask` for one question: from a stage and its fields to a recorded completion."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from medagents_async.engine.journal import Record
+from medagents_async.engine.retry import Attempts
+from medagents_async.engine.scheduler import Priority
+from medagents_async.errors import CallError
+from medagents_async.prompts import PromptPack
+from medagents_async.types import (
+    Call,
+    Completion,
+    Layout,
+    Prompt,
+    Question,
+    Sampling,
+    Step,
+)
+
+Complete = Callable[[Call, Priority, Attempts], Awaitable[Completion]]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all questions of a run share. `max_tokens` caps every stage's own limit."""
+
+    prompts: PromptPack
+    model: str
+    sampling: Sampling
+    max_tokens: int | None
+    seed: int
+    complete: Complete
+    server: str
+
+
+@dataclass
+class Asker:
+    """Implements `types.Ask` for one (question, repeat); `order` is its place in the queue."""
+
+    desk: Desk
+    question: Question
+    repeat: int
+    order: int
+    record: Record
+    started: Callable[[], None]
+    steps: list[Step] = field(default_factory=list)
+    _counts: Counter[str] = field(default_factory=Counter)
+    _names: set[tuple[str, int]] = field(default_factory=set)
+    _depth: int = 0
+
+    async def __call__(
+        self,
+        stage: str,
+        *,
+        prompt: Prompt | None = None,
+        template: str | None = None,
+        agent: str | None = None,
+        round: int = 0,
+        n: int | None = None,
+        layout: Layout | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_tokens: int | None = None,
+        choice: Sequence[str] = (),
+        **fields: Any,
+    ) -> Completion:
+        """See `types.Ask`."""
+        if prompt is None:
+            prompt = self.desk.prompts.render(template or stage, self.question, fields)
+        base = self.desk.sampling
+        limit = base.max_tokens if max_tokens is None else max_tokens
+        sampling = Sampling(
+            base.temperature if temperature is None else temperature,
+            base.top_p if top_p is None else top_p,
+            limit if self.desk.max_tokens is None else min(limit, self.desk.max_tokens),
+        )
+        call = self._call(
+            stage, self._number(stage, n), prompt, layout or "paper", sampling, choice
+        )
+        depth = self._depth + 1
+        completion = await self._complete(call, agent, round, depth)
+        self._depth = max(self._depth, depth)
+        return completion
+
+    def _number(self, stage: str, n: int | None) -> int:
+        if n is None:
+            n = self._counts[stage]
+        self._counts[stage] += 1
+        if (stage, n) in self._names:
+            raise ValueError(f"the method asked for call {n} of stage {stage} twice")
+        self._names.add((stage, n))
+        return n
+
+    def _call(
+        self,
+        stage: str,
+        n: int,
+        prompt: Prompt,
+        layout: Layout,
+        sampling: Sampling,
+        choice: Sequence[str],
+    ) -> Call:
+        body: dict[str, object] = {
+            "model": self.desk.model,
+            "messages": prompt.messages(layout),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+        }
+        if sampling.temperature > 0:
+            body["seed"] = seed(self.desk.seed, self.question.id, self.repeat, stage, n)
+        if choice:
+            body["structured_outputs"] = {"choice": list(choice)}
+        return Call(
+            self.question.id, self.repeat, stage, n, orjson.dumps(body), sampling.max_tokens
+        )
+
+    async def _complete(self, call: Call, agent: str | None, round_: int, depth: int) -> Completion:
+        recalled = self.record.recall(call)
+        attempts, completion, failure = Attempts(), None, None
+        if recalled is not None:
+            completion, attempts = recalled
+        else:
+            self.started()
+            try:
+                completion = await self.desk.complete(call, (self.order, depth), attempts)
+                self.record.add(call, completion, attempts)
+            except CallError as error:
+                error.stage = call.stage
+                failure = error
+        self.steps.append(
+            Step(
+                call,
+                agent,
+                round_,
+                completion,
+                str(failure) if failure else None,
+                attempts.queued_s,
+                attempts.seconds,
+                attempts.attempts,
+                self.desk.server,
+            )
+        )
+        if failure is not None:
+            raise failure
+        assert completion is not None  # noqa: S101 - either way there is one or a failure
+        return completion
+
+
+def seed(base: int, question_id: str, repeat: int, stage: str, n: int) -> int:
+    """A sampled call's own seed, 0 to 2**63 - 1.
+
+    No two samples share one, and when or where a call is sent cannot change it.
+    """
+    name = f"{base}/{question_id}/{repeat}/{stage}/{n}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1

@@ -1,0 +1,92 @@
+"""One HTTP exchange: a call out, a completion or a typed error back.
+
+The seam is httpx's transport. The `AsyncClient` above it is left out: redirects, cookies and
+authentication flows cost more CPU per call than all the rest and do nothing here.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from medagents_async.engine import replies
+from medagents_async.errors import CallError, Unavailable, UsageError
+from medagents_async.types import Call, Completion
+
+#: uvicorn closes idle connections after 5 s; ours must be given up before that.
+KEEP_ALIVE_S = 4.0
+
+
+def open_transport() -> httpx.AsyncBaseTransport:
+    """One connection pool for a run, without a limit of its own: slots are the only limit.
+
+    Must be called on the event loop that will use it.
+    """
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+    # `verify` concerns only a session that the transport would open; ours verifies TLS by default.
+    return AiohttpTransport(client=session, verify=False)
+
+
+class Client:
+    """Talks to one OpenAI-compatible server at `base_url` (which ends in /v1)."""
+
+    def __init__(
+        self, transport: httpx.AsyncBaseTransport, base_url: str, api_key: str | None = None
+    ) -> None:
+        self._transport = transport
+        self._api_key = api_key
+        self.base_url = base_url.rstrip("/")
+        try:
+            self._chat = httpx.URL(f"{self.base_url}/chat/completions")
+        except httpx.InvalidURL as error:
+            raise UsageError(f"--base-url {base_url}: {error}") from error
+        if self._chat.scheme not in ("http", "https") or not self._chat.host:
+            raise UsageError(f"--base-url {base_url}: want http://HOST:PORT/v1")
+        self._headers = {"content-type": "application/json", "host": self._chat.netloc.decode()}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+
+    async def complete(self, call: Call) -> Completion:
+        """Raises CallError. Has no time limit of its own."""
+        session = quote(call.question_id, safe="")  # any text may be an id, but not a header
+        headers = {
+            **self._headers,
+            "x-session-id": session,
+            "x-request-id": f"{session}/{call.repeat}/{call.stage}/{call.n}",
+        }
+        request = httpx.Request("POST", self._chat, headers=headers, content=call.body)
+        response = await self._exchange(request)
+        try:
+            return replies.read(response.status_code, response.headers, response.content)
+        except CallError as error:
+            if self._api_key:  # some servers repeat a key that they refuse
+                error.args = tuple(
+                    str(argument).replace(self._api_key, "***") for argument in error.args
+                )
+            raise
+
+    async def get(self, path: str) -> httpx.Response:
+        """The whole answer to GET `path`, whatever its status.
+
+        `path` is relative to the base URL; one that begins with "/" is relative to the server's
+        root, where vLLM has `/health` and `/version`. Raises Unavailable where no answer came.
+        """
+        root = self.base_url.removesuffix("/v1") if path.startswith("/") else f"{self.base_url}/"
+        return await self._exchange(httpx.Request("GET", root + path, headers=self._headers))
+
+    async def _exchange(self, request: httpx.Request) -> httpx.Response:
+        try:
+            response = await self._transport.handle_async_request(request)
+            await response.aread()
+        # The transport reports a drop after the request was read as a connect timeout: no kind
+        # of transport error proves that the server did not see the request, so all are one.
+        except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
+            cause = str(error) or type(error).__name__
+            raise Unavailable(f"no answer from {self.base_url}: {cause}") from error
+        return response

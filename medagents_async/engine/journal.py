@@ -1,0 +1,98 @@
+"""Replies of questions that are still open, so that a killed run repeats no finished call.
+
+A method is deterministic given its replies: run again, it asks the same calls, and those that
+are on record answer at once. One small file a question, deleted when its row is in OUT.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from medagents_async.engine import jsonl
+from medagents_async.engine.retry import Attempts
+from medagents_async.errors import OutputFailed
+from medagents_async.types import Call, Completion, Usage
+
+Entry = tuple[Completion, Attempts]
+
+
+class Journal:
+    """The folder of all records. Safe to delete while no run uses it: only work is lost."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputFailed(f"cannot make {folder}: {error.strerror}") from error
+
+    def record(self, question_id: str, repeat: int) -> Record:
+        name = hashlib.blake2b(f"{repeat}/{question_id}".encode(), digest_size=12).hexdigest()
+        return Record(self.folder / f"{name}.jsonl")
+
+    def clear(self) -> None:
+        """Forget all, at the end of a run that has every outcome."""
+        for path in self.folder.glob("*.jsonl*"):
+            path.unlink(missing_ok=True)
+
+
+class Record:
+    """The finished calls of one (question, repeat); without a `path`, nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._entries: dict[tuple[str, int], dict[str, Any]] = {}
+        if path is not None and path.exists():
+            jsonl.repair(path)
+            for _, entry in jsonl.read(path):
+                self._entries[entry["stage"], entry["n"]] = entry
+
+    def recall(self, call: Call) -> Entry | None:
+        """The reply to this very request, if it is on record.
+
+        A request that differs (the method or a prompt has changed, or an earlier reply has) is
+        not the same call, whatever its name.
+        """
+        entry = self._entries.get((call.stage, call.n))
+        if entry is None or entry["request"] != _digest(call):
+            return None
+        completion = dict(entry["completion"], usage=Usage(**entry["completion"]["usage"]))
+        return Completion(**completion), Attempts(**entry["attempts"])
+
+    def add(self, call: Call, completion: Completion, attempts: Attempts) -> None:
+        """Raises OutputFailed."""
+        if self._path is None:
+            return
+        line = orjson.dumps(
+            {
+                "stage": call.stage,
+                "n": call.n,
+                "request": _digest(call),
+                "completion": asdict(completion),
+                "attempts": asdict(attempts),
+            },
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        # Opened for each line: one descriptor a question would run into the system's limit.
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise OutputFailed(f"cannot write {self._path}: {error.strerror}") from error
+        try:
+            jsonl.append(descriptor, line, self._path)
+        finally:
+            os.close(descriptor)
+
+    def delete(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _digest(call: Call) -> str:
+    return hashlib.blake2b(call.body, digest_size=12).hexdigest()

@@ -1,0 +1,63 @@
+"""The one layer that tries again: slot, attempt, back-off outside the slot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from medagents_async.engine.scheduler import Priority, Scheduler
+from medagents_async.engine.servers import Server
+from medagents_async.errors import Unavailable
+from medagents_async.types import Call, Completion
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How a call came about: seconds without a slot, seconds with one, tries made."""
+
+    queued_s: float = 0.0
+    seconds: float = 0.0
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
+class Retrying:
+    """Sends calls, each up to `retries` times more after a failure that may pass."""
+
+    scheduler: Scheduler
+    server: Server
+    retries: int
+    base_s: float = 0.5
+    cap_s: float = 30.0
+
+    async def complete(self, call: Call, priority: Priority, attempts: Attempts) -> Completion:
+        """Raises the last CallError; `attempts` is filled in as it goes, failed or not.
+
+        A try that ended because the server went down is none of the call's own, so it does not
+        count; but a call that was there at `retries` + 1 downfalls may be what brings it down.
+        """
+        clock = asyncio.get_running_loop().time
+        failures = downfalls = 0
+        while True:
+            asked = clock()
+            async with self.scheduler.slot(priority):
+                sent = clock()
+                attempts.attempts += 1
+                attempts.queued_s += sent - asked
+                try:
+                    return await self.server.complete(call)
+                except Unavailable as error:
+                    failure = error
+                finally:
+                    attempts.seconds += clock() - sent
+            failures += not failure.went_down
+            downfalls += failure.went_down
+            if max(failures, downfalls) > self.retries:
+                raise failure
+            await asyncio.sleep(self.delay(failures + downfalls, failure.retry_after))
+
+    def delay(self, tries: int, retry_after: float | None) -> float:
+        """Seconds until try `tries` + 1: full jitter, and never less than the server asks for."""
+        jittered = random.uniform(0, min(self.cap_s, self.base_s * 2 ** (tries - 1)))  # noqa: S311
+        return jittered if retry_after is None else retry_after + jittered

@@ -1,0 +1,163 @@
+"""Admission: one task a question, as many as keep the slots busy and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from medagents_async.engine.ask import Asker, Desk
+from medagents_async.engine.journal import Journal
+from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.servers import Server
+from medagents_async.engine.sink import Sink
+from medagents_async.errors import CallError, Interrupted, MedAgentsError
+from medagents_async.fan_out import first_error
+from medagents_async.types import Decision, Item, Outcome, Solve
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Totals:
+    """Running sums over the rows of OUT, those of earlier runs included."""
+
+    expected: int = 0
+    done: int = 0
+    here: int = 0  # done by this run
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("ok", "unparsed", "error"), 0)
+    )
+    answered_right: int = 0
+    with_key: int = 0
+    sums: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            (
+                "calls",
+                "truncated",
+                "retries",
+                "prompt_tokens",
+                "completion_tokens",
+                "cached_tokens",
+            ),
+            0,
+        )
+    )
+
+    def add(self, row: dict[str, Any], *, here: bool = True) -> None:
+        self.done += 1
+        self.here += here
+        self.counts[row["status"]] += 1
+        self.with_key += row["correct"] is not None
+        self.answered_right += row["correct"] is True
+        for name in self.sums:
+            self.sums[name] += row.get(name) or (row.get("usage") or {}).get(name, 0)
+
+
+@dataclass
+class Runner:
+    """Runs `solve` over items; writes a row for each outcome and adds it to `totals`."""
+
+    solve: Solve
+    desk: Desk
+    scheduler: Scheduler
+    server: Server
+    journal: Journal
+    sink: Sink
+    totals: Totals
+    drain_s: float
+    watch_progress: Callable[[], Any]
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Admit and send nothing more; calls in flight get `drain_s` seconds to finish."""
+        self._stop.set()
+
+    async def run(self, work: Iterable[tuple[Item, int]]) -> None:
+        """Every (item, repeat) of `work`, read as slots become free.
+
+        Raises RunStopped: Interrupted after `stop`, ServerGone, OutputFailed; and UsageError
+        where a prompt template turns out to be unusable. All finished work is on disk.
+        """
+        try:
+            async with asyncio.TaskGroup() as services:
+                tasks = [
+                    services.create_task(service)
+                    for service in (
+                        self.scheduler.dispatch(),
+                        self.server.watch(),
+                        self.sink.keep_synced(),
+                        self.watch_progress(),
+                        self._drain(),
+                    )
+                ]
+                await self._admit(work)
+                for task in tasks:
+                    task.cancel()
+        except* MedAgentsError as group:
+            raise first_error(group) from None
+
+    async def _admit(self, work: Iterable[tuple[Item, int]]) -> None:
+        async with asyncio.TaskGroup() as questions:
+            for order, (item, repeat) in enumerate(work):
+                await self.scheduler.vacancy()
+                started = asyncio.Event()
+                questions.create_task(self._question(item, repeat, order, started))
+                # Its first calls must be in the queue before anyone asks for a vacancy again.
+                await started.wait()
+                await asyncio.sleep(0)
+
+    async def _question(self, item: Item, repeat: int, order: int, started: asyncio.Event) -> None:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        record = self.journal.record(item.question.id, repeat)
+        asker = Asker(self.desk, item.question, repeat, order, record, started.set)
+        decision, error = Decision(None), None
+        try:
+            decision = await self.solve(item.question, asker)
+            _check(decision, item)
+        except Exception as raised:
+            decision, error = Decision(None), _described(first_error(raised), item)
+        finally:
+            started.set()
+        status = "error" if error else "ok" if decision.option is not None else "unparsed"
+        outcome = Outcome(
+            item,
+            repeat,
+            status,  # type: ignore[arg-type]  # the three literals above
+            decision.option,
+            decision.detail,
+            error,
+            tuple(asker.steps),
+            clock() - begun,
+        )
+        self.totals.add(self.sink.write(outcome))
+        record.delete()
+
+    async def _drain(self) -> None:
+        await self._stop.wait()
+        self.scheduler.pause()
+        try:
+            async with asyncio.timeout(self.drain_s):
+                await self.scheduler.idle()
+        except TimeoutError:
+            log.warning("gave up calls that were still in flight after %g s", self.drain_s)
+        raise Interrupted("interrupted; run the same command again to resume")
+
+
+def _check(decision: Decision, item: Item) -> None:
+    if decision.option is not None and decision.option not in item.question.options:
+        raise ValueError(f"the method chose {decision.option!r}, which is no option")
+
+
+def _described(failure: BaseException, item: Item) -> dict[str, Any]:
+    """What OUT says of a failure that ends one question; one that ends the run is raised again."""
+    if isinstance(failure, CallError):
+        return {"kind": failure.kind, "message": str(failure), "stage": failure.stage}
+    if isinstance(failure, MedAgentsError) or not isinstance(failure, Exception):
+        raise failure
+    log.error("question %s: the method failed", item.question.id, exc_info=failure)
+    message = f"{type(failure).__name__}: {failure}"
+    return {"kind": "method", "message": message, "stage": None}

@@ -1,0 +1,183 @@
+"""One batch run, from its options to its summary."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from medagents_async.engine.client import Client, open_transport
+from medagents_async.engine.journal import Journal
+from medagents_async.engine.retry import Retrying
+from medagents_async.engine.runner import Runner, Totals
+from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.servers import Identity, Server
+from medagents_async.engine.sink import Sink
+from medagents_async.errors import MedAgentsError
+from medagents_async.manifest import Manifest
+from medagents_async.plan import Job, Plan, plan
+from medagents_async.reporting.progress import Progress
+from medagents_async.types import Item
+
+log = logging.getLogger(__name__)
+
+#: File descriptors that are not calls: standard streams, OUT, journal, event loop, libraries.
+SPARE_DESCRIPTORS = 64
+
+
+async def run(job: Job, console: Console) -> dict[str, Any]:
+    """Run `job` to its end and return its summary; progress goes to `console`.
+
+    Raises UsageError before anything is sent, RunStopped when the run ended early.
+    """
+    planned = plan(job)
+    transport = open_transport()
+    try:
+        client = Client(transport, job.base_url, job.api_key)
+        scheduler = Scheduler(_affordable(job.concurrency), job.rate)
+        server = Server(client, scheduler, timeout=job.timeout, grace=job.server_grace)
+        identity = await server.identify(job.model, job.wait_server)
+        planned.check_room(identity)
+        return await _run(planned, scheduler, server, identity, console)
+    finally:
+        await transport.aclose()
+
+
+async def _run(
+    planned: Plan, scheduler: Scheduler, server: Server, identity: Identity, console: Console
+) -> dict[str, Any]:
+    job = planned.job
+    manifest = Manifest(job.output, planned.configuration(identity.model))
+    manifest.check()
+    journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
+    sink = Sink(job.output, journal.folder, planned.method.name, job.trace)
+    totals = Totals(expected=len(planned.source) * job.repeats)
+    runner = Runner(
+        planned.method.solver(planned.parameters),
+        planned.desk(
+            identity.model, Retrying(scheduler, server, job.retries).complete, server.name
+        ),
+        scheduler,
+        server,
+        journal,
+        sink,
+        totals,
+        job.drain,
+        Progress(totals, scheduler.statistics, console).keep_drawing,
+    )
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    ended: dict[str, Any] = {"stopped": None}
+    try:
+        manifest.start(_arguments(job), _facts(planned, server, identity))
+        with _stopping_on_signals(runner):
+            await runner.run(_owed(planned, sink, totals))
+        journal.clear()
+    except MedAgentsError as error:
+        ended["stopped"] = str(error)
+        raise
+    finally:
+        sink.close()
+        result = summary(totals, clock() - begun)
+        manifest.end(result, system_fingerprint=server.fingerprint, **ended)
+    return {"output": str(job.output), **result}
+
+
+def _owed(planned: Plan, sink: Sink, totals: Totals) -> Iterator[tuple[Item, int]]:
+    """The (item, repeat) pairs that OUT does not have yet; those it has count as done."""
+    for item in planned.source.items():
+        for repeat in range(planned.job.repeats):
+            row = sink.done.get((item.question.id, repeat))
+            if row is None:
+                yield item, repeat
+            else:
+                totals.add(row, here=False)
+
+
+def summary(totals: Totals, seconds: float) -> dict[str, Any]:
+    """What `--json` prints and the manifest keeps. Errors and unparsed replies count as wrong."""
+    accuracy = totals.answered_right / totals.with_key if totals.with_key else None
+    return {
+        "questions": totals.expected,
+        "done": totals.done,
+        **totals.counts,
+        "correct": totals.answered_right,
+        "accuracy": accuracy,
+        **totals.sums,
+        "seconds": round(seconds, 3),
+        "questions_per_hour": round(totals.here / seconds * 3600, 1) if seconds else None,
+    }
+
+
+def _facts(planned: Plan, server: Server, identity: Identity) -> dict[str, Any]:
+    return {
+        "input": str(planned.job.input),
+        "rows": planned.source.rows,
+        "skipped_rows": planned.source.skipped,
+        "server": server.name,
+        "server_version": identity.version,
+        "max_model_len": identity.max_model_len,
+    }
+
+
+def _arguments(job: Job) -> Mapping[str, Any]:
+    """The options as given, in JSON's types, without the key."""
+    values = asdict(job)
+    del values["api_key"]
+    return {
+        name: value if isinstance(value, int | float | dict | None) else str(value)
+        for name, value in values.items()
+    }
+
+
+def _affordable(concurrency: int) -> int:
+    """As many calls in flight as the system's limit on open files allows, which is raised first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = concurrency + SPARE_DESCRIPTORS
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft < wanted:
+        log.warning(
+            "the system allows %d open files (ulimit -n): %d calls in flight instead of %d",
+            soft,
+            soft - SPARE_DESCRIPTORS,
+            concurrency,
+        )
+        return max(1, soft - SPARE_DESCRIPTORS)
+    return concurrency
+
+
+@contextmanager
+def _stopping_on_signals(runner: Runner) -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops the run in order, the second ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        if received:
+            os._exit(130)  # every row so far was written whole; a torn one is mended on resume
+        received.append(number)
+        log.warning("stopping: calls in flight may finish; a second signal ends at once")
+        runner.stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,118 @@
+"""A batch run's options, and what can be checked of them before any server is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from medagents_async import methods
+from medagents_async.datasets import reader
+from medagents_async.engine.ask import Complete, Desk
+from medagents_async.engine.servers import Identity
+from medagents_async.engine.sink import Trace
+from medagents_async.errors import UsageError
+from medagents_async.prompts import PromptPack
+from medagents_async.types import Sampling
+
+AUTO_CONCURRENCY = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The options of a run, named as on the command line; times in seconds."""
+
+    input: Path
+    output: Path
+    base_url: str = "http://127.0.0.1:8000/v1"
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+    method: str = "medagents"
+    preset: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    prompts: Path | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int = 0
+    concurrency: int = AUTO_CONCURRENCY
+    rate: float | None = None
+    timeout: float = 600.0
+    retries: int = 5
+    selection: reader.Selection = field(default_factory=reader.Selection)
+    repeats: int = 1
+    trace: Trace = "full"
+    skip_bad_rows: bool = False
+    wait_server: float = 0.0
+    server_grace: float = 600.0
+    drain: float = 30.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job whose every part has been checked, as far as that goes without a server."""
+
+    job: Job
+    source: reader.Source
+    method: methods.Method
+    parameters: dict[str, Any]
+    prompts: PromptPack
+    sampling: Sampling
+
+    def desk(self, model: str, complete: Complete, server: str) -> Desk:
+        job = self.job
+        return Desk(self.prompts, model, self.sampling, job.max_tokens, job.seed, complete, server)
+
+    def configuration(self, model: str) -> dict[str, Any]:
+        """All that decides a result: see `Manifest`."""
+        job = self.job
+        own = Path(job.method.rpartition(":")[0])
+        return {
+            "method": job.method,
+            "method_source": sha256(own.read_bytes()).hexdigest()[:16] if own.is_file() else None,
+            "parameters": self.parameters,
+            "prompts": self.prompts.digest,
+            "model": model,
+            "sampling": asdict(self.sampling),
+            "max_tokens": job.max_tokens,
+            "seed": job.seed,
+            "input": self.source.digest,
+        }
+
+    def largest_limit(self) -> int:
+        """The most tokens that any call may ask for: the parameters called `…_tokens` say."""
+        limits = [
+            value
+            for name, value in self.parameters.items()
+            if name.endswith("_tokens") and isinstance(value, int)
+        ]
+        largest = max(limits, default=self.sampling.max_tokens)
+        return largest if self.job.max_tokens is None else min(largest, self.job.max_tokens)
+
+    def check_room(self, server: Identity) -> None:
+        """Raises UsageError where a call could leave no room for its prompt."""
+        limit, context = self.largest_limit(), server.max_model_len
+        if context is not None and limit >= context:
+            raise UsageError(
+                f"{server.model} has a context of {context} tokens and a reply may take {limit}: "
+                "that leaves no room for a prompt. Lower it with --max-tokens, or serve the model "
+                "with a larger MAX_MODEL_LEN"
+            )
+
+
+def plan(job: Job) -> Plan:
+    """Check the input, the method, its parameters and its prompts. Raises UsageError."""
+    method = methods.find(job.method)
+    flags = {"temperature": job.temperature, "top_p": job.top_p}
+    given = {name: value for name, value in flags.items() if value is not None}
+    preset = job.preset or ("paper" if "paper" in method.presets else None)
+    own = {name: value for name, value in given.items() if name in method.defaults}
+    parameters = method.parameters(preset, {**own, **job.settings})
+    base = Sampling()
+    sampling = Sampling(
+        given.get("temperature", base.temperature), given.get("top_p", base.top_p), base.max_tokens
+    )
+    source = reader.check(job.input, job.selection, skip_bad_rows=job.skip_bad_rows)
+    return Plan(job, source, method, parameters, PromptPack(method.name, job.prompts), sampling)

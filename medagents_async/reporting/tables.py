@@ -1,0 +1,90 @@
+"""A run's totals and a consultation, as people would read them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+
+def printable(text: object) -> str:
+    """Text of any origin without control characters: a model must not drive the terminal."""
+    return "".join(
+        character if character == "\n" or character.isprintable() else "�"
+        for character in str(text)
+    )
+
+
+def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """One line a row: id, status, prediction against answer key, calls, tokens, seconds."""
+    table = Table(title="Outcomes", title_justify="left")
+    for name, justify in (
+        ("question", "left"),
+        ("status", "left"),
+        ("prediction", "left"),
+        ("answer", "left"),
+        ("calls", "right"),
+        ("prompt tokens", "right"),
+        ("completion tokens", "right"),
+        ("cut by length", "right"),
+        ("seconds", "right"),
+    ):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # literals in a loop
+    for row in rows:
+        usage = row["usage"]
+        error = row["error"]
+        table.add_row(
+            printable(row["id"]) + (f" #{row['repeat']}" if row["repeat"] else ""),
+            row["status"] + (f" ({error['kind']})" if error else ""),
+            row["prediction"] or "–",
+            row["answer"] or "–",
+            str(row["calls"]),
+            f"{usage['prompt_tokens']:,}",
+            f"{usage['completion_tokens']:,}",
+            str(row["truncated"]),
+            f"{row['seconds']:.1f}",
+        )
+    return table
+
+
+def summary(totals: Mapping[str, Any]) -> Table:
+    """Two columns: what, how much."""
+    table = Table(show_header=False, box=None)
+    for name, value in totals.items():
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        table.add_row(Text(name.replace("_", " ")), Text(printable(shown)))
+    return table
+
+
+def consultation(row: Mapping[str, Any], console: Console) -> None:
+    """Print every call of one question in reading order, then the decision."""
+    console.rule(Text(f"Consultation of question {printable(row['id'])}"))
+    for step in row["trace"]:
+        who = f" · {step['agent']}" if step["agent"] else ""
+        when = f" · round {step['round']}" if step["round"] else ""
+        title = printable(f"{step['stage']}{who}{when}")
+        console.print(Panel(_said(step), title=Text(title), title_align="left"))
+    detail = ", ".join(
+        f"{name}: {value}" for name, value in row["detail"].items() if not isinstance(value, dict)
+    )
+    console.print(Text(printable(detail)))
+    verdict = {True: "right", False: "wrong", None: "no answer key"}[row["correct"]]
+    console.print(
+        Text(
+            f"Decision: {row['prediction'] or row['status']} · answer key: {row['answer'] or '–'}"
+            f" · {verdict}",
+            style="bold",
+        )
+    )
+
+
+def _said(step: Mapping[str, Any]) -> RenderableType:
+    if step["error"]:
+        return Text(f"failed: {printable(step['error'])}", style="red")
+    cut = step["finish_reason"] == "length"
+    reply = Text(printable(step["reply"]))
+    return Group(reply, Text("… cut by its token limit", style="dim")) if cut else reply

@@ -1,0 +1,201 @@
+"""The nouns, all frozen: what travels between commands, methods and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Role = Literal["system", "user", "assistant"]
+Layout = Literal["paper", "shared-prefix"]
+Status = Literal["ok", "unparsed", "error"]
+
+#: Stage names in reading order; a trace is sorted by them, since arrival order means nothing.
+STAGES = (
+    "triage recruit recruit_question recruit_option analyse_question analyse_option case "
+    "summarise answer debate refine rank discuss feedback report vote advise revise decide"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A multiple-choice question as a method sees it: without its answer key.
+
+    `index` counts the rows of the input from 0; `options` maps letter to text, in input order.
+    """
+
+    id: str
+    index: int
+    text: str
+    options: Mapping[str, str]
+    context: str | None = None
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A question with what only scoring may see."""
+
+    question: Question
+    answer: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Who speaks, what is shared with the sibling calls, and what this call must do."""
+
+    role: str
+    material: str
+    task: str
+
+    def messages(self, layout: Layout) -> tuple[Message, ...]:
+        """Chat messages; an empty part leaves no trace, an empty system message is never made.
+
+        `paper` puts the role into the system message, as the papers do. `shared-prefix` puts the
+        material first and the role after it, so that sibling calls share the longest prefix,
+        which a server with prefix caching computes once.
+        """
+        if layout == "paper":
+            user = "\n\n".join(part for part in (self.material, self.task) if part)
+            system = (Message("system", self.role),) if self.role else ()
+            return (*system, Message("user", user))
+        parts = (self.material, self.role, self.task)
+        return (Message("user", "\n\n".join(part for part in parts if part)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Always sent in full, never left to the server. `max_tokens` in tokens."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the server counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, fully decided. (`stage`, `n`) names it within its question and repeat."""
+
+    question_id: str
+    repeat: int
+    stage: str
+    n: int
+    body: bytes  # the JSON request, encoded once
+    max_tokens: int
+
+    @property
+    def request_id(self) -> str:
+        return f"{self.question_id}/{self.repeat}/{self.stage}/{self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the model said. `text` is never empty and holds no thinking."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+    reasoning: str | None = None
+    fingerprint: str | None = None
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish_reason == "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a trace: the completion and how it came about (times in seconds)."""
+
+    call: Call
+    agent: str | None
+    round: int
+    completion: Completion | None
+    error: str | None
+    queued_s: float
+    seconds: float
+    attempts: int
+    server: str
+
+    @property
+    def order(self) -> tuple[int, int, str, int]:
+        """Reading order within a question, the same whatever the order of arrival."""
+        stage = self.call.stage
+        rank = STAGES.index(stage) if stage in STAGES else len(STAGES)
+        return (self.round, rank, stage, self.call.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a method returns: an option's letter, or None where the reply named none.
+
+    `detail` is free-form and must be JSON: experts, votes, rounds.
+    """
+
+    option: str | None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one (question, repeat) ended."""
+
+    item: Item
+    repeat: int
+    status: Status
+    prediction: str | None
+    detail: Mapping[str, Any]
+    error: Mapping[str, Any] | None
+    steps: tuple[Step, ...]
+    seconds: float
+
+
+class Ask(Protocol):
+    """The only door to a model."""
+
+    def __call__(
+        self,
+        stage: str,
+        *,
+        prompt: Prompt | None = None,
+        template: str | None = None,
+        agent: str | None = None,
+        round: int = 0,
+        n: int | None = None,
+        layout: Layout | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_tokens: int | None = None,
+        choice: Sequence[str] = (),
+        **fields: Any,
+    ) -> Awaitable[Completion]:
+        """Send one call and wait for its completion.
+
+        The prompt is `prompt`, or the template named `template` (default: the stage's name),
+        rendered with the question and `fields`. `n` says which call of its stage this is,
+        counted from 0; it names the call in headers, seeds and the journal, so it must not
+        depend on the order in which replies arrive: leave it out only where the stage's calls
+        are made in a fixed order. `choice` asks the server to allow only these replies; a server
+        may ignore it, so the reply is parsed all the same.
+
+        Raises CallError when there is no usable reply.
+        """
+
+
+Solve = Callable[[Question, Ask], Awaitable[Decision]]
