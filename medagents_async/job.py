@@ -40,9 +40,9 @@ async def run(job: Job, console: Console) -> dict[str, Any]:
     Raises UsageError before anything is sent, RunStopped when the run ended early.
     """
     planned = plan(job)
-    transport = open_transport()
+    transport, probes = open_transport(), open_transport(reuse=False)
     try:
-        client = Client(transport, job.base_url, job.api_key)
+        client = Client(transport, probes, job.base_url, job.api_key)
         scheduler = Scheduler(_affordable(job.concurrency), job.rate)
         server = Server(client, scheduler, timeout=job.timeout, grace=job.server_grace)
         identity = await server.identify(job.model, job.wait_server)
@@ -50,6 +50,7 @@ async def run(job: Job, console: Console) -> dict[str, Any]:
         return await _run(planned, scheduler, server, identity, console)
     finally:
         await transport.aclose()
+        await probes.aclose()
 
 
 async def _run(

@@ -20,26 +20,38 @@ from medagents_async.types import Call, Completion
 KEEP_ALIVE_S = 4.0
 
 
-def open_transport() -> httpx.AsyncBaseTransport:
-    """One connection pool for a run, without a limit of its own: slots are the only limit.
+def open_transport(*, reuse: bool = True) -> httpx.AsyncBaseTransport:
+    """A connection pool without a limit of its own: slots are the only limit.
 
-    Must be called on the event loop that will use it.
+    Without `reuse`, each request has a new connection. Must be called on the event loop that
+    will use it.
     """
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-        cookie_jar=aiohttp.DummyCookieJar(),
+    connector = (
+        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+        if reuse
+        else aiohttp.TCPConnector(limit=0, force_close=True)
     )
+    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     # `verify` concerns only a session that the transport would open; ours verifies TLS by default.
     return AiohttpTransport(client=session, verify=False)
 
 
 class Client:
-    """Talks to one OpenAI-compatible server at `base_url` (which ends in /v1)."""
+    """Talks to one OpenAI-compatible server at `base_url` (which ends in /v1).
+
+    Calls go over `transport`, everything else over `probes`: only a new connection shows
+    whether a server still listens, since a stopping one may hold old connections open in silence.
+    """
 
     def __init__(
-        self, transport: httpx.AsyncBaseTransport, base_url: str, api_key: str | None = None
+        self,
+        transport: httpx.AsyncBaseTransport,
+        probes: httpx.AsyncBaseTransport,
+        base_url: str,
+        api_key: str | None = None,
     ) -> None:
         self._transport = transport
+        self._probes = probes
         self._api_key = api_key
         self.base_url = base_url.rstrip("/")
         try:
@@ -61,7 +73,7 @@ class Client:
             "x-request-id": f"{session}/{call.repeat}/{call.stage}/{call.n}",
         }
         request = httpx.Request("POST", self._chat, headers=headers, content=call.body)
-        response = await self._exchange(request)
+        response = await self._exchange(self._transport, request)
         try:
             return replies.read(response.status_code, response.headers, response.content)
         except CallError as error:
@@ -78,12 +90,18 @@ class Client:
         root, where vLLM has `/health` and `/version`. Raises Unavailable where no answer came.
         """
         root = self.base_url.removesuffix("/v1") if path.startswith("/") else f"{self.base_url}/"
-        return await self._exchange(httpx.Request("GET", root + path, headers=self._headers))
+        request = httpx.Request("GET", root + path, headers=self._headers)
+        return await self._exchange(self._probes, request)
 
-    async def _exchange(self, request: httpx.Request) -> httpx.Response:
+    async def _exchange(
+        self, transport: httpx.AsyncBaseTransport, request: httpx.Request
+    ) -> httpx.Response:
         try:
-            response = await self._transport.handle_async_request(request)
-            await response.aread()
+            response = await transport.handle_async_request(request)
+            try:
+                await response.aread()
+            finally:  # a reply that was cut, or given up, would else keep its connection
+                await response.aclose()
         # The transport reports a drop after the request was read as a connect timeout: no kind
         # of transport error proves that the server did not see the request, so all are one.
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:

@@ -139,11 +139,17 @@ class _Consultation:
         if {text.strip().lower() for text in self.question.options.values()} == PUBMEDQA_OPTIONS:
             count = settings.pubmedqa_question_experts
 
-        async def question_side() -> tuple[list[Expert], Sequence[Contribution]]:
-            experts = named(await self._fields("recruit_question", count, settings.domains))
-            return experts, await write("analyse_question", experts)
+        async def question_side() -> tuple[
+            list[Expert], Sequence[Contribution], dict[str, int] | None
+        ]:
+            fields, record = await self._fields("recruit_question", count, settings.domains)
+            experts = named(fields)
+            return experts, await write("analyse_question", experts), record
 
-        (on_question, question_analyses), option_fields = await fan_out(
+        (
+            (on_question, question_analyses, question_record),
+            (option_fields, option_record),
+        ) = await fan_out(
             question_side(),
             self._fields("recruit_option", settings.option_experts, settings.option_domains),
         )
@@ -154,6 +160,8 @@ class _Consultation:
             analyses=question_analyses,
             repeat_task=settings.repeat_option_task,
         )
+        # Not noted as replies arrive: their order must not show.
+        self.detail |= {"recruit_question": question_record, "recruit_option": option_record}
         self.detail["question_experts"] = [expert.name for expert in on_question]
         self.detail["option_experts"] = [expert.name for expert in on_options]
         return [*on_question, *on_options], {
@@ -161,14 +169,12 @@ class _Consultation:
             "option_analyses": option_analyses,
         }
 
-    async def _fields(self, stage: str, count: int, forced: list[str] | None) -> list[str]:
+    async def _fields(
+        self, stage: str, count: int, forced: list[str] | None
+    ) -> tuple[list[str], dict[str, int] | None]:
         if forced is not None or count == 0:
-            return list(forced or ())
-        fields, record = await recruit(
-            self.ask, stage, count, max_tokens=self.settings.recruit_tokens
-        )
-        self.detail[stage] = record
-        return fields
+            return list(forced or ()), None
+        return await recruit(self.ask, stage, count, max_tokens=self.settings.recruit_tokens)
 
     # The report and the consultation over it (sections 2.3 and 2.4, Algorithm 1)
 

@@ -1,0 +1,51 @@
+# Two environments: .venv for this package, .venv-serve for vLLM, which pins some 150 packages.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+# Where the demo's replies come from: vllm, or simulator where vLLM cannot be installed.
+SERVER ?= vllm
+export MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
+
+.PHONY: help setup setup-serve serve demo test check format clean
+.DEFAULT_GOAL := help
+
+help:  ## This list.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	@echo "== setting up $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP)  ## The environment of this package.
+
+setup-serve:  ## The environment of the server, and on a machine without a GPU its model.
+	$(PYTHON) serve/install.py
+	@test -x .venv-serve/bin/python && { nvidia-smi -L >/dev/null 2>&1 || .venv-serve/bin/python serve/model.py; }
+
+serve: setup-serve  ## Start vLLM and stay with it until Ctrl-C (MODEL= TP= DP= PORT= MAX_MODEL_LEN= EXTRA=).
+	$(PYTHON) serve/start.py
+
+demo: $(STAMP)  ## The main job on a few questions, on a server of its own (SERVER=vllm|simulator).
+	@PYTHON=$(PYTHON) bash serve/demo.sh $(SERVER)
+
+test: $(STAMP)  ## All tests that this machine can run.
+	@$(PYTHON) serve/install.py && .venv-serve/bin/python serve/model.py --tiny && .venv-serve/bin/python serve/model.py \
+		|| { [ $$? -eq 3 ] && echo "== tests against a real server are left out"; }
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(STAMP)  ## Lint, format and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy --no-incremental serve
+
+format: $(STAMP)  ## Put the code into its format.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove what was built, both environments included.
+	rm -rf $(VENV) .venv-serve .models .serve .demo build *.egg-info

@@ -1,0 +1,20 @@
+"""`medagents batch …`, `medagents report …`: the same programs as `python -m medagents_async.…`."""
+
+from __future__ import annotations
+
+import typer
+
+from medagents_async.batch import batch
+from medagents_async.report import report
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+app.command()(batch)
+app.command()(report)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()
