@@ -27,7 +27,7 @@ setup-serve:  ## The environment of the server, and on a machine without a GPU i
 	@test -x .venv-serve/bin/python && { nvidia-smi -L >/dev/null 2>&1 || .venv-serve/bin/python serve/model.py; }
 
 serve: setup-serve  ## Start vLLM and stay with it until Ctrl-C (MODEL= TP= DP= PORT= MAX_MODEL_LEN= EXTRA=).
-	$(PYTHON) serve/start.py
+	$(PYTHON) serve/start.py $(if $(READY_FILE),--ready-file $(READY_FILE))
 
 demo: $(STAMP)  ## The main job on a few questions, on a server of its own (SERVER=vllm|simulator).
 	@PYTHON=$(PYTHON) bash serve/demo.sh $(SERVER)

@@ -13,6 +13,7 @@ app.command()(report)
 
 
 def main() -> None:
+    """Run the command line."""
     app()
 
 

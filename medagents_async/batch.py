@@ -182,6 +182,13 @@ def batch(
             130 if isinstance(error, Interrupted) else 3 if isinstance(error, RunStopped) else 2
         )
         raise typer.Exit(status) from error
+    if summary["cut_by_context"]:
+        console.print(
+            f"{summary['cut_by_context']} replies were cut by the model's context, not by their "
+            "own limit: serve it with a larger MAX_MODEL_LEN, or lower --max-tokens",
+            style="yellow",
+            soft_wrap=True,
+        )
     if as_json:
         sys.stdout.buffer.write(orjson.dumps(summary, option=orjson.OPT_APPEND_NEWLINE))
     else:

@@ -73,7 +73,7 @@ async def _run(
         sink,
         totals,
         job.drain,
-        Progress(totals, scheduler.statistics, console).keep_drawing,
+        Progress(totals, scheduler, server, console).keep_drawing,
     )
     clock = asyncio.get_running_loop().time
     begun = clock()

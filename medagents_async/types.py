@@ -134,6 +134,16 @@ class Step:
     server: str
 
     @property
+    def cut_by_context(self) -> bool:
+        """The server cut `max_tokens` in silence, since the prompt left no room for so many."""
+        completion = self.completion
+        return (
+            completion is not None
+            and completion.truncated
+            and 0 < completion.usage.completion_tokens < self.call.max_tokens
+        )
+
+    @property
     def order(self) -> tuple[int, int, str, int]:
         """Reading order within a question, the same whatever the order of arrival."""
         stage = self.call.stage

@@ -12,7 +12,7 @@ from medagents_async.engine.ask import Asker, Desk
 from medagents_async.engine.journal import Journal
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.servers import Server
-from medagents_async.engine.sink import Sink
+from medagents_async.engine.sink import SUMMED, Sink
 from medagents_async.errors import CallError, Interrupted, MedAgentsError
 from medagents_async.fan_out import first_error
 from medagents_async.types import Decision, Item, Outcome, Solve
@@ -34,15 +34,7 @@ class Totals:
     with_key: int = 0
     sums: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            (
-                "calls",
-                "truncated",
-                "retries",
-                "prompt_tokens",
-                "completion_tokens",
-                "cached_tokens",
-            ),
-            0,
+            (*SUMMED, "prompt_tokens", "completion_tokens", "cached_tokens"), 0
         )
     )
 

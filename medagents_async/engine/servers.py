@@ -49,6 +49,8 @@ class Server:
         self._suspicion = asyncio.Event()
         self.down = False
         self.fingerprint: str | None = None
+        self.answered = 0
+        self.tokens = 0
 
     async def identify(self, model: str | None, wait: float) -> Identity:
         """Ask the server what it serves, for up to `wait` seconds while it does not answer.
@@ -96,6 +98,8 @@ class Server:
                 raise Unavailable(f"{self.name} went down", went_down=True) from None
             raise TimedOut(f"no whole reply within {self._timeout:g} s (--timeout)") from None
         self.fingerprint = completion.fingerprint or self.fingerprint
+        self.answered += 1
+        self.tokens += completion.usage.prompt_tokens + completion.usage.completion_tokens
         return completion
 
     async def watch(self) -> None:

@@ -15,6 +15,8 @@ from medagents_async.errors import OutputFailed, UsageError
 from medagents_async.types import Outcome, Step
 
 Trace = Literal["full", "brief", "off"]
+#: What totals add up over rows, beside `usage`.
+SUMMED = ("calls", "truncated", "cut_by_context", "retries")
 Key = tuple[str, int]  # (question id, repeat)
 
 
@@ -91,8 +93,8 @@ class Sink:
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("status", "prediction", "correct", "calls", "truncated", "retries", "usage")
-    return {name: row.get(name) for name in names}
+    """The little of a row that totals need; the rest of 200,000 rows would not fit into memory."""
+    return {name: row.get(name) for name in ("status", "correct", *SUMMED, "usage")}
 
 
 def _row(outcome: Outcome, method: str, trace: Trace) -> dict[str, Any]:
@@ -113,6 +115,7 @@ def _row(outcome: Outcome, method: str, trace: Trace) -> dict[str, Any]:
         "method": method,
         "calls": len(steps),
         "truncated": sum(completion.truncated for completion in completions),
+        "cut_by_context": sum(step.cut_by_context for step in steps),
         "retries": sum(step.attempts - 1 for step in steps),
         "usage": {
             "prompt_tokens": sum(usage.prompt_tokens for usage in usages),

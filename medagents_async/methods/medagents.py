@@ -28,6 +28,8 @@ Vote = Literal["yes", "no", "unclear"]
 
 PUBMEDQA_OPTIONS = {"yes", "no", "maybe"}
 
+VOTES = ("YES", "NO")
+
 PAPER: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "rounds": 5}
 #: What the published code does where it differs from the paper.
 CODE: dict[str, Any] = {
@@ -75,6 +77,7 @@ class MedAgents:
     repeat_option_task: bool = False  # True: the task follows each analysis, not just the last
     unclear_vote: Vote = "no"  # what a vote counts as that stays unclear when asked again
     trim_analyses: bool = False
+    constrain: bool = False  # True: the server allows a vote only YES and NO, a choice only letters
     layout: Layout = "paper"
     temperature: float = 1.0
     top_p: float = 1.0
@@ -117,11 +120,13 @@ class _Consultation:
         )
 
     async def _choose(self, template: str, **fields: Any) -> Decision:
+        constrained = self.settings.constrain and template != "cot"  # which is to think first
         reply = await self.ask(
             "decide",
             template=template,
             round=self.detail.get("rounds", 0),
             max_tokens=self.settings.decision_tokens,
+            choice=tuple(self.question.options) if constrained else (),
             moderator_roles=self.settings.moderator_roles,
             **fields,
         )
@@ -245,7 +250,8 @@ class _Consultation:
         self, report: str, expert: Expert, number: int, numbers: tuple[int, int]
     ) -> Vote:
         """Asked once more, with the choice constrained, when the first reply is unclear."""
-        for choice, n in zip(((), ("YES", "NO")), numbers, strict=True):
+        first = VOTES if self.settings.constrain else ()
+        for choice, n in zip((first, VOTES), numbers, strict=True):
             try:
                 reply = await self.ask(
                     "vote",

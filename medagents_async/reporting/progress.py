@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 
 from rich.console import Console
@@ -11,22 +10,23 @@ from rich.live import Live
 from rich.text import Text
 
 from medagents_async.engine.runner import Totals
-from medagents_async.engine.scheduler import Statistics
+from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.servers import Server
 
 REDRAW_S = 0.25
 PLAIN_LINE_S = 5.0
 
 
 class Progress:
-    """Draws `totals` and the scheduler's `statistics` until cancelled."""
+    """Draws where a run is until cancelled."""
 
     def __init__(
-        self, totals: Totals, statistics: Callable[[], Statistics], console: Console
+        self, totals: Totals, scheduler: Scheduler, server: Server, console: Console
     ) -> None:
         self._totals = totals
-        self._statistics = statistics
+        self._scheduler = scheduler
+        self._server = server
         self._console = console
-        self._begun: float | None = None
 
     async def keep_drawing(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -41,15 +41,16 @@ class Progress:
             self._console.print(Text(self.line(clock() - begun)), soft_wrap=True)
 
     def line(self, elapsed: float) -> str:
-        totals, calls = self._totals, self._statistics()
+        """What is done, what is under way, how fast it goes. `elapsed` in seconds."""
+        totals, calls = self._totals, self._scheduler.statistics()
         rate = totals.here / elapsed if elapsed > 0 else 0.0
-        tokens = totals.sums["prompt_tokens"] + totals.sums["completion_tokens"]
-        speed = tokens / elapsed if elapsed > 0 else 0.0
+        speed = self._server.tokens / elapsed if elapsed > 0 else 0.0
         left = totals.expected - totals.done
         eta = str(timedelta(seconds=round(left / rate))) if rate > 0 else "?"
         return (
             f"{totals.done}/{totals.expected} questions"
-            f" · {calls.in_flight} calls in flight, {calls.ready} waiting"
+            f" · {self._server.answered} calls done, {calls.in_flight} in flight, "
+            f"{calls.ready} waiting"
             f" · {rate * 3600:,.0f} questions/h · {speed:,.0f} tokens/s"
             f" · ETA {eta}"
             f" · {totals.counts['error']} errors, {totals.counts['unparsed']} unparsed"

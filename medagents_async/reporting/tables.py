@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -20,20 +21,12 @@ def printable(text: object) -> str:
 
 
 def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line a row: id, status, prediction against answer key, calls, tokens, seconds."""
-    table = Table(title="Outcomes", title_justify="left")
-    for name, justify in (
-        ("question", "left"),
-        ("status", "left"),
-        ("prediction", "left"),
-        ("answer", "left"),
-        ("calls", "right"),
-        ("prompt tokens", "right"),
-        ("completion tokens", "right"),
-        ("cut by length", "right"),
-        ("seconds", "right"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # literals in a loop
+    """One line a row; `cut` counts the replies that ended at their token limit."""
+    table = Table(box=SIMPLE)
+    for name in ("question", "status", "prediction", "answer"):
+        table.add_column(name)
+    for name in ("calls", "tokens in", "out", "cut", "seconds"):
+        table.add_column(name, justify="right")
     for row in rows:
         usage = row["usage"]
         error = row["error"]

@@ -264,7 +264,7 @@ def test_nothing_of_the_answer_key_reaches_a_prompt(run: MakeRun, rows: Rows) ->
 
 def test_text_passes_through_unharmed(run: MakeRun, rows: Rows) -> None:
     text = (
-        "{{ options }} {% if %} {0} %s ## task\nOption: C \\boxed{B} <think> ‮ 🩺 \u2028 \x00"
+        "{{ options }} {% if %} {0} %s ## task\nOption: C \\boxed{B} <think> \u202e 🩺 \u2028 \x00"
         + "ы" * 50_000
     )
     row = {**rows(1)[0], "question": text, "options": {"A": text + "a", "B": "🫀"}, "answer": "B"}
