@@ -8,7 +8,7 @@ STAMP := $(VENV)/installed
 SERVER ?= vllm
 export MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
 
-.PHONY: help setup setup-serve serve demo test check format clean
+.PHONY: help setup setup-serve serve demo test faults kills soak check format clean
 .DEFAULT_GOAL := help
 
 help:  ## This list.
@@ -36,6 +36,15 @@ test: $(STAMP)  ## All tests that this machine can run.
 	@$(PYTHON) serve/install.py && .venv-serve/bin/python serve/model.py --tiny && .venv-serve/bin/python serve/model.py \
 		|| { [ $$? -eq 3 ] && echo "== tests against a real server are left out"; }
 	$(BIN)/python -m pytest $(TESTS)
+
+faults: $(STAMP)  ## Every fault of a server in real runs: a table, non-zero exit if anything was lost.
+	$(BIN)/python -m tests.campaigns.faults
+
+kills: $(STAMP)  ## SIGKILL at 200 random moments of real runs, each resumed (KILLS= SEED=).
+	$(BIN)/python -m tests.campaigns.kills
+
+soak: $(STAMP)  ## 20,000 questions with every fault, memory watched (QUESTIONS=).
+	$(BIN)/python -m tests.campaigns.soak
 
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .

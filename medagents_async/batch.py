@@ -126,6 +126,9 @@ def batch(
     server_grace: Annotated[
         float, typer.Option(min=0.0, help="Seconds for a server that went away to come back.")
     ] = Job.server_grace,
+    accept_server_change: Annotated[
+        bool, typer.Option("--accept-server-change", help="Go on with another fingerprint.")
+    ] = False,
     drain: Annotated[
         float, typer.Option(min=0.0, help="Seconds for calls in flight after an interrupt.")
     ] = Job.drain,
@@ -168,6 +171,7 @@ def batch(
         skip_bad_rows=skip_bad_rows,
         wait_server=wait_server,
         server_grace=server_grace,
+        accept_server_change=accept_server_change,
         drain=drain,
     )
     try:

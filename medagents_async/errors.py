@@ -7,6 +7,7 @@
     │   └── InputError       … bad rows, each with its line and reason
     ├── RunStopped           the user, then resume; work is on disk     exit 3
     │   ├── ServerGone       … the server did not come back
+    │   ├── ServerChanged    … another model or fingerprint answers now
     │   ├── OutputFailed     … OUT or the journal cannot be written
     │   └── Interrupted      … SIGINT or SIGTERM                        exit 130
     └── CallError            nobody right now: the question ends as `error`
@@ -60,6 +61,10 @@ class RunStopped(MedAgentsError):
 
 class ServerGone(RunStopped):
     """No server answered for longer than the grace time."""
+
+
+class ServerChanged(RunStopped):
+    """What answers now is not what the run began with."""
 
 
 class OutputFailed(RunStopped):

@@ -44,7 +44,13 @@ async def run(job: Job, console: Console) -> dict[str, Any]:
     try:
         client = Client(transport, probes, job.base_url, job.api_key)
         scheduler = Scheduler(_affordable(job.concurrency), job.rate)
-        server = Server(client, scheduler, timeout=job.timeout, grace=job.server_grace)
+        server = Server(
+            client,
+            scheduler,
+            timeout=job.timeout,
+            grace=job.server_grace,
+            accept_change=job.accept_server_change,
+        )
         identity = await server.identify(job.model, job.wait_server)
         planned.check_room(identity)
         return await _run(planned, scheduler, server, identity, console)
@@ -58,7 +64,7 @@ async def _run(
 ) -> dict[str, Any]:
     job = planned.job
     manifest = Manifest(job.output, planned.configuration(identity.model))
-    manifest.check()
+    server.fingerprint = manifest.check().get("system_fingerprint")
     journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
     sink = Sink(job.output, journal.folder, planned.method.name, job.trace)
     totals = Totals(expected=len(planned.source) * job.repeats)

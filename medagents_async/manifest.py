@@ -40,15 +40,19 @@ class Manifest:
         self._configuration = dict(configuration)
         self._document: dict[str, Any] = {}
 
-    def check(self) -> None:
-        """Raises UsageError, naming the fields, where OUT comes from another configuration."""
+    def check(self) -> dict[str, Any]:
+        """The manifest of the run that this one goes on from, empty where there is none.
+
+        Raises UsageError, naming the fields, where OUT comes from another configuration.
+        """
         if not self._output.exists() or self._output.stat().st_size == 0:
-            return
+            return {}
         fresh = "write to another file, or move that one away"
         if not self._path.exists():
             raise UsageError(f"{self._output} has rows but no {self._path.name} beside it; {fresh}")
         try:
-            before = _flat(orjson.loads(self._path.read_bytes())["configuration"])
+            document: dict[str, Any] = orjson.loads(self._path.read_bytes())
+            before = _flat(document["configuration"])
         except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
             raise UsageError(f"{self._path} is no manifest ({error}); {fresh}") from error
         now = _flat(orjson.loads(orjson.dumps(self._configuration)))
@@ -61,6 +65,7 @@ class Manifest:
             raise UsageError(
                 f"{self._output} comes from another configuration; {fresh}:\n" + "\n".join(changes)
             )
+        return document
 
     def start(self, arguments: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """Raises OutputFailed."""

@@ -47,6 +47,7 @@ class Job:
     skip_bad_rows: bool = False
     wait_server: float = 0.0
     server_grace: float = 600.0
+    accept_server_change: bool = False
     drain: float = 30.0
 
 

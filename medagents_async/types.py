@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+from urllib.parse import quote
 
 Role = Literal["system", "user", "assistant"]
 Layout = Literal["paper", "shared-prefix"]
@@ -100,8 +101,14 @@ class Call:
     max_tokens: int
 
     @property
+    def session_id(self) -> str:
+        """The question's id, fit for a header: any text may be an id."""
+        return quote(self.question_id, safe="")
+
+    @property
     def request_id(self) -> str:
-        return f"{self.question_id}/{self.repeat}/{self.stage}/{self.n}"
+        """Names this call among all of a run."""
+        return f"{self.session_id}/{self.repeat}/{self.stage}/{self.n}"
 
 
 @dataclass(frozen=True, slots=True)

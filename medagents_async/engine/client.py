@@ -6,8 +6,6 @@ authentication flows cost more CPU per call than all the rest and do nothing her
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
@@ -66,11 +64,10 @@ class Client:
 
     async def complete(self, call: Call) -> Completion:
         """Raises CallError. Has no time limit of its own."""
-        session = quote(call.question_id, safe="")  # any text may be an id, but not a header
         headers = {
             **self._headers,
-            "x-session-id": session,
-            "x-request-id": f"{session}/{call.repeat}/{call.stage}/{call.n}",
+            "x-session-id": call.session_id,
+            "x-request-id": call.request_id,
         }
         request = httpx.Request("POST", self._chat, headers=headers, content=call.body)
         response = await self._exchange(self._transport, request)

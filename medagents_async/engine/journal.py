@@ -47,11 +47,11 @@ class Record:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._entries: dict[tuple[str, int], dict[str, Any]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             jsonl.repair(path)
             for _, entry in jsonl.read(path):
-                self._entries[entry["stage"], entry["n"]] = entry
+                self._entries[entry["call"]] = entry
 
     def recall(self, call: Call) -> Entry | None:
         """The reply to this very request, if it is on record.
@@ -59,8 +59,8 @@ class Record:
         A request that differs (the method or a prompt has changed, or an earlier reply has) is
         not the same call, whatever its name.
         """
-        entry = self._entries.get((call.stage, call.n))
-        if entry is None or entry["request"] != _digest(call):
+        entry = self._entries.get(call.request_id) if self._entries else None
+        if entry is None or entry["digest"] != _digest(call):
             return None
         completion = dict(entry["completion"], usage=Usage(**entry["completion"]["usage"]))
         return Completion(**completion), Attempts(**entry["attempts"])
@@ -71,9 +71,8 @@ class Record:
             return
         line = orjson.dumps(
             {
-                "stage": call.stage,
-                "n": call.n,
-                "request": _digest(call),
+                "call": call.request_id,
+                "digest": _digest(call),
                 "completion": asdict(completion),
                 "attempts": asdict(attempts),
             },

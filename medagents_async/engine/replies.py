@@ -23,6 +23,8 @@ from medagents_async.errors import (
 from medagents_async.types import Completion, Usage
 
 _MAY_PASS = {408, 425, 429}
+#: What vLLM says of a reply that it gave up in the middle, as it does when it is stopped.
+_BROKEN_OFF = {"abort", "error"}
 
 
 def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
@@ -44,6 +46,8 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
             raise TypeError("content is no text")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Malformed(f"not a chat completion ({error}): {excerpt(body)}") from error
+    if finish_reason in _BROKEN_OFF:
+        raise Unavailable(f"the server broke the reply off ({finish_reason})")
     text, thinking = parsing.visible(content or "")
     reasoning = "\n".join(part for part in (reasoning, thinking) if part) or None
     if not text:

@@ -28,7 +28,7 @@ class Retrying:
     scheduler: Scheduler
     server: Server
     retries: int
-    base_s: float = 0.5
+    base_s: float = 1.0
     cap_s: float = 30.0
 
     async def complete(self, call: Call, priority: Priority, attempts: Attempts) -> Completion:
@@ -55,7 +55,7 @@ class Retrying:
             downfalls += failure.went_down
             if max(failures, downfalls) > self.retries:
                 raise failure
-            await asyncio.sleep(self.delay(failures + downfalls, failure.retry_after))
+            await self.scheduler.rest(self.delay(failures + downfalls, failure.retry_after))
 
     def delay(self, tries: int, retry_after: float | None) -> float:
         """Seconds until try `tries` + 1: full jitter, and never less than the server asks for."""

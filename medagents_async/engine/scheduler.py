@@ -36,6 +36,7 @@ class Scheduler:
         self._ready: list[tuple[Priority, int, asyncio.Future[None]]] = []
         self._sequence = itertools.count()
         self._in_flight = 0
+        self._resting = 0
         self._peak = 0
         self._paused = False
         self._grantable = asyncio.Event()
@@ -61,8 +62,18 @@ class Scheduler:
             self._forget_cancelled()
             self._update()
 
+    async def rest(self, seconds: float) -> None:
+        """Back off without a slot. A resting call is still owed one, so nobody new is admitted."""
+        self._resting += 1
+        self._update()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._resting -= 1
+            self._update()
+
     async def vacancy(self) -> None:
-        """Wait until a slot is free and no call waits for it: the time to admit a question."""
+        """Wait until a slot is free that no call waits for: the time to admit a question."""
         while True:
             await self._vacant.wait()
             if self._is_vacant():
@@ -103,7 +114,8 @@ class Scheduler:
         return not self._paused and self._in_flight < self.limit and bool(self._ready)
 
     def _is_vacant(self) -> bool:
-        return not self._paused and self._in_flight < self.limit and not self._ready
+        owed = self._in_flight + self._resting
+        return not self._paused and owed < self.limit and not self._ready
 
     def _update(self) -> None:
         for event, holds in (

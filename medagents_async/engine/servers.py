@@ -7,10 +7,20 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from medagents_async.engine import replies
 from medagents_async.engine.client import Client
 from medagents_async.engine.scheduler import Scheduler
-from medagents_async.errors import ServerGone, TimedOut, Unavailable, UsageError
+from medagents_async.errors import (
+    CallError,
+    Refused,
+    ServerChanged,
+    ServerGone,
+    TimedOut,
+    Unavailable,
+    UsageError,
+)
 from medagents_async.types import Call, Completion
 
 log = logging.getLogger(__name__)
@@ -26,29 +36,44 @@ class Identity:
 
 
 class Server:
-    """One server of a run.
+    """One server of a run, and a watch over it.
 
-    A stopped vLLM may leave calls hanging without a byte, so a watch on `/health` runs beside
-    them: when the server is gone, waiting calls fail at once and are owed again, nothing new is
-    sent, and the run waits up to `grace` seconds for it to come back.
+    A stopped vLLM may leave calls hanging without a byte, and one that drains refuses all new
+    ones in good health for a minute. So a watch runs beside the calls. When `/health` is dead,
+    waiting calls fail at once and are owed again; when every call has failed for a while, too,
+    nothing new is sent; and the run waits up to `grace` seconds until the server gives a token.
     """
 
     WATCH_S = 1.0  # between looks while calls wait
     PROBE_S = 10.0  # for one look
     SLOW_PROBES = 6  # looks without an answer in a row before a busy server counts as gone
+    # No success for so long, and so many failures: longer than three tries of a call can take,
+    # shorter than most sequences of the default five, so that an outage costs hardly any call.
+    REFUSING_S = 8.0
+    REFUSALS = 8
 
     def __init__(
-        self, client: Client, scheduler: Scheduler, *, timeout: float, grace: float
+        self,
+        client: Client,
+        scheduler: Scheduler,
+        *,
+        timeout: float,
+        grace: float,
+        accept_change: bool = False,
     ) -> None:
         self.client = client
         self.name = client.base_url
         self._scheduler = scheduler
         self._timeout = timeout
         self._grace = grace
+        self._accept_change = accept_change
         self._waiting: set[asyncio.Timeout] = set()
         self._suspicion = asyncio.Event()
+        self._failures = 0  # since the last success
+        self._succeeded = 0.0  # when that was, on the loop's clock
         self.down = False
-        self.fingerprint: str | None = None
+        self.identity: Identity | None = None
+        self.fingerprint: str | None = None  # may be set to what an earlier run saw
         self.answered = 0
         self.tokens = 0
 
@@ -78,10 +103,16 @@ class Server:
         if model is None or model not in served:
             asked = f"does not serve {model!r}" if model else "serves several models"
             raise UsageError(f"{self.name} {asked}; choose one with --model: {', '.join(served)}")
-        return Identity(model, served[model].get("max_model_len"), await self._version())
+        limit = served[model].get("max_model_len")
+        self.identity = Identity(model, limit, await self._version())
+        return self.identity
 
     async def complete(self, call: Call) -> Completion:
-        """Raises CallError; TimedOut when there is no whole reply within the time for one call."""
+        """The completion, from the server that the run began with.
+
+        Raises CallError; TimedOut when there is no whole reply within the time for one call;
+        ServerChanged when the reply shows another fingerprint than those before.
+        """
         try:
             async with asyncio.timeout(self._timeout) as limit:
                 self._waiting.add(limit)
@@ -91,19 +122,37 @@ class Server:
                     self._waiting.discard(limit)
         except Unavailable as error:
             error.went_down = self.down
+            self._failures += 1
             self._suspicion.set()
+            raise
+        except Refused as error:
+            if error.status in (401, 403, 404):  # this call's fault, or that of all to come?
+                await self._verify()
             raise
         except TimeoutError:
             if self.down:
                 raise Unavailable(f"{self.name} went down", went_down=True) from None
             raise TimedOut(f"no whole reply within {self._timeout:g} s (--timeout)") from None
-        self.fingerprint = completion.fingerprint or self.fingerprint
+        self._check_fingerprint(completion.fingerprint)
+        self._failures, self._succeeded = 0, asyncio.get_running_loop().time()
         self.answered += 1
         self.tokens += completion.usage.prompt_tokens + completion.usage.completion_tokens
         return completion
 
+    def _check_fingerprint(self, fingerprint: str | None) -> None:
+        if fingerprint is None:
+            return
+        if self.fingerprint not in (None, fingerprint) and not self._accept_change:
+            raise ServerChanged(
+                f"{self.name} was {self.fingerprint} and is {fingerprint} now: another version or "
+                "other settings. Restore it and run again, or go on with --accept-server-change"
+            )
+        self.fingerprint = fingerprint
+
     async def watch(self) -> None:
         """Look after the server for ever. Raises ServerGone when it stays away too long."""
+        clock = asyncio.get_running_loop().time
+        self._succeeded = clock()
         while True:
             try:
                 async with asyncio.timeout(self.WATCH_S):
@@ -112,29 +161,43 @@ class Server:
                 if not self._waiting:
                     continue
             self._suspicion.clear()
-            if not await self._alive():
+            self.down = not await self._alive()
+            refusing = (
+                self._failures >= self.REFUSALS and clock() - self._succeeded >= self.REFUSING_S
+            )
+            if self.down or refusing:
                 await self._outage()
 
     async def _outage(self) -> None:
-        self.down = True
+        clock = asyncio.get_running_loop().time
         self._scheduler.pause()
-        log.warning("%s is down; waiting up to %g s for it", self.name, self._grace)
-        now = asyncio.get_running_loop().time()
-        for limit in self._waiting:
-            limit.reschedule(now)
+        state = "is down" if self.down else "refuses every call"
+        log.warning("%s %s; waiting up to %g s for it", self.name, state, self._grace)
+        if self.down:
+            for limit in self._waiting:
+                limit.reschedule(clock())
         try:
             async with asyncio.timeout(self._grace):
-                while not await self._alive():
+                while not (await self._alive() and await self._answers()):
                     await asyncio.sleep(self.WATCH_S)
         except TimeoutError:
             raise ServerGone(
                 f"{self.name} went away and did not come back within {self._grace:g} s; "
                 "start it and run the same command again to resume"
             ) from None
+        await self._verify()
         log.warning("%s is back", self.name)
-        self.down = False
+        self.down, self._failures, self._succeeded = False, 0, clock()
         self._suspicion.clear()
         self._scheduler.resume()
+
+    async def _verify(self) -> None:
+        """Raises ServerChanged where the server no longer serves this run's model to this key."""
+        if self.identity is not None:
+            try:
+                await self.identify(self.identity.model, self._grace)
+            except UsageError as error:
+                raise ServerChanged(f"the server is not what it was: {error}") from error
 
     async def _alive(self) -> bool:
         """Whether it answers. A refusal is proof of death; silence may be a busy event loop."""
@@ -147,6 +210,22 @@ class Server:
             except TimeoutError:
                 continue
         return False
+
+    async def _answers(self) -> bool:
+        """Whether it gives a token."""
+        if self.identity is None:
+            return True
+        ping = [{"role": "user", "content": "ping"}]
+        body = {"model": self.identity.model, "messages": ping, "max_tokens": 1, "temperature": 0}
+        call = Call("probe", 0, "probe", 0, orjson.dumps(body), 1)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self.client.complete(call)
+        except (Unavailable, TimeoutError):
+            return False
+        except CallError:
+            return True  # a wordless reply is one; a refusal will be met by the calls themselves
+        return True
 
     async def _first_answer(self, path: str, wait: float) -> Any:
         deadline = asyncio.get_running_loop().time() + wait

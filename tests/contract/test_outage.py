@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,67 @@ def test_run_ends_when_the_server_stays_away_and_can_be_resumed(
         again = len(simulator.requests) - before
     assert job.canonical() == undisturbed.canonical()
     assert again == 4 * 18 - before + 6  # only what was in flight is sent a second time
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_server_that_comes_back_as_another_ends_the_run(
+    run: MakeRun, rows: Rows, resumed: bool
+) -> None:
+    def script(request: Request) -> Reply:
+        return replace(agreeing(request), fingerprint=f"vllm-0.32.0-{seen}")
+
+    seen = "before"
+    with running(script) as simulator:
+        job = run(simulator.url, rows(3))
+        if resumed:
+            assert job("--limit", "2").code == 0
+            seen = "after"
+            result = job()
+        else:
+            process = job.start("--concurrency", "4")
+            until(lambda: len(simulator.requests) > 20)
+            seen = "after"
+            result = finish(process)
+        assert result.code == 3
+        assert "vllm-0.32.0-before and is vllm-0.32.0-after" in result.err
+        assert job("--accept-server-change").code == 0
+    assert job.manifest()["system_fingerprint"] == "vllm-0.32.0-after"
+    assert sorted(row["id"] for row in job.rows()) == ["q0", "q1", "q2"]
+
+
+def test_server_that_comes_back_with_another_model_ends_the_run(run: MakeRun, rows: Rows) -> None:
+    with running(agreeing, latency=0.1) as simulator:
+        job = run(simulator.url, rows(4))
+        process = job.start("--concurrency", "6")
+        until(lambda: simulator.in_flight == 6)
+        simulator.call(simulator.kill())
+        simulator.models = ["another"]
+        simulator.call(simulator.start())
+        result = finish(process)
+    assert result.code == 3
+    assert "does not serve 'simulator'" in result.err
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_refusal_of_all_calls_ends_the_run_and_of_one_call_that_question(
+    run: MakeRun, rows: Rows, status: int
+) -> None:
+    def script(request: Request) -> Reply:
+        strange = request.question_id == "q1" and request.stage == "summarise"
+        return Reply(status=status) if strange else agreeing(request)
+
+    with running(script, api_key="sk-right") as simulator:
+        job = run(simulator.url, rows(4))
+        env = {"MEDAGENTS_API_KEY": "sk-right"}
+        assert job(env=env).code == 1
+        assert [row["id"] for row in job.rows() if row["status"] == "error"] == ["q1"]
+        process = job.start("--repeats", "9", "--concurrency", "4", env=env)
+        until(lambda: simulator.in_flight)
+        simulator.api_key = "sk-changed"
+        simulator.models = ["another"]
+        result = finish(process)
+    assert result.code == 3
+    assert "is not what it was" in result.err
 
 
 def test_server_that_is_late_is_waited_for(run: MakeRun, rows: Rows) -> None:

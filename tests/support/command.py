@@ -34,6 +34,7 @@ class Run:
     def __init__(self, folder: Path, url: str, rows: Sequence[Mapping[str, Any]] | bytes) -> None:
         self.folder, self.url = folder, url
         self.source, self.output = folder / "in.jsonl", folder / "out.jsonl"
+        self.repeated = 0  # finished calls that were sent again, where a test counts them
         self.write(rows)
 
     def write(self, rows: Sequence[Mapping[str, Any]] | bytes) -> None:
@@ -68,6 +69,12 @@ class Run:
 
     def journal(self) -> list[Path]:
         return list((self.folder / "out.journal").iterdir())
+
+    @staticmethod
+    def steady(row: dict[str, Any]) -> dict[str, Any]:
+        """A row without what may differ between two runs."""
+        kept: dict[str, Any] = _steady(row)
+        return kept
 
     def canonical(self) -> bytes:
         """OUT sorted by (index, repeat), without what may differ between two runs."""
