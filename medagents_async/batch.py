@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +20,7 @@ from medagents_async import job as jobs
 from medagents_async import methods, preview
 from medagents_async.datasets.reader import Selection
 from medagents_async.engine.sink import Trace
-from medagents_async.errors import Interrupted, RunStopped, UsageError
+from medagents_async.errors import RunStopped, UsageError
 from medagents_async.plan import AUTO_CONCURRENCY, Job, plan
 from medagents_async.reporting import tables
 
@@ -31,10 +33,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 def _concurrency(text: str) -> int:
-    return AUTO_CONCURRENCY if text == "auto" else _positive(text)
-
-
-def _positive(text: str) -> int:
+    if text == "auto":
+        return AUTO_CONCURRENCY
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter("want a whole number from 1, or auto")
     return int(text)
@@ -43,7 +43,7 @@ def _positive(text: str) -> int:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"{text!r}: want KEY=VALUE")
+        raise UsageError(f"--set {text}: want KEY=VALUE")
     return name, value
 
 
@@ -75,13 +75,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 @app.command(epilog=EPILOG)
 def batch(
-    source: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="The questions.")],
+    input: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="The questions.")],
     output: Annotated[
         Path, typer.Argument(metavar="OUT.jsonl", help="One row a question; run again to resume.")
     ],
     base_url: Annotated[
-        str, typer.Option(envvar="MEDAGENTS_BASE_URL", help="The server, ending in /v1.")
-    ] = Job.base_url,
+        list[str], typer.Option(envvar="MEDAGENTS_BASE_URL", help="The server, ending in /v1.")
+    ] = [Job.base_url],  # noqa: B006 - typer's way
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -103,12 +103,15 @@ def batch(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="The most that any call may ask for.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="All samples' seeds derive from it.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="All samples' seeds derive from it.")
+    ] = 0,
     concurrency: Annotated[
         Any, typer.Option(parser=_concurrency, metavar="N|auto", help="Calls in flight.")
     ] = "auto",
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Calls started per second, at most.")
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Calls started per second, at most."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for one call.")] = Job.timeout,
     retries: Annotated[int, typer.Option(min=0)] = Job.retries,
@@ -136,56 +139,50 @@ def batch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and show, send nothing.")
     ] = False,
-    list_methods: Annotated[  # noqa: ARG001 - its callback does it
+    list_methods: Annotated[
         bool, typer.Option("--list-methods", callback=_list_methods, is_eager=True)
     ] = False,
 ) -> None:
     """Run every question of IN.jsonl through a method; one row each in OUT.jsonl."""
+    given = locals()
+    # Until the run itself takes over, SIGTERM ends the command as SIGINT does.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     console = Console(stderr=True)
     logging.basicConfig(
         level=logging.WARNING,
         format="%(message)s",
         handlers=[RichHandler(console=console, show_time=False, show_path=False)],
     )
-    job = Job(
-        input=source,
-        output=output,
-        base_url=base_url,
-        api_key=api_key,
-        model=model,
-        method=method,
-        preset=preset,
-        settings=dict(_setting(text) for text in settings or ()),
-        prompts=prompts,
-        temperature=temperature,
-        top_p=top_p,
-        max_tokens=max_tokens,
-        seed=seed,
-        concurrency=concurrency,
-        rate=rate,
-        timeout=timeout,
-        retries=retries,
-        selection=Selection(limit, sample, seed, shard),
-        repeats=repeats,
-        trace=trace,
-        skip_bad_rows=skip_bad_rows,
-        wait_server=wait_server,
-        server_grace=server_grace,
-        accept_server_change=accept_server_change,
-        drain=drain,
-    )
+    summary: Mapping[str, Any] | None = None
     try:
+        if len(base_url) > 1:
+            raise UsageError("--base-url: this version runs against one server")
+        given |= {
+            "base_url": base_url[0],
+            "api_key": (api_key or "").strip() or None,
+            "settings": dict(_setting(text) for text in settings or ()),
+            "selection": Selection(limit, sample, seed, shard),
+        }
+        job = Job(**{field.name: given[field.name] for field in dataclasses.fields(Job)})
         if dry_run:
             asyncio.run(preview.show(plan(job), Console()))
             return
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             summary = runner.run(jobs.run(job, console))
+        status = 1 if summary["error"] else 0
     except (UsageError, RunStopped) as error:
         console.print(tables.printable(error), style="red", markup=False, soft_wrap=True)
-        status = (
-            130 if isinstance(error, Interrupted) else 3 if isinstance(error, RunStopped) else 2
-        )
-        raise typer.Exit(status) from error
+        summary = error.summary if isinstance(error, RunStopped) else None
+        status = error.exit_status
+    except Exception:
+        logging.exception("this should not happen; what was finished is on disk")
+        status = 3
+    if summary is not None:
+        _tell(summary, console, as_json=as_json)
+    raise typer.Exit(status)
+
+
+def _tell(summary: Mapping[str, Any], console: Console, *, as_json: bool) -> None:
     if summary["cut_by_context"]:
         console.print(
             f"{summary['cut_by_context']} replies were cut by the model's context, not by their "
@@ -197,7 +194,6 @@ def batch(
         sys.stdout.buffer.write(orjson.dumps(summary, option=orjson.OPT_APPEND_NEWLINE))
     else:
         Console().print(tables.summary(summary))
-    raise typer.Exit(1 if summary["error"] else 0)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from medagents_async.types import Completion
 
 
 class MedAgentsError(Exception):
@@ -32,6 +35,8 @@ class MedAgentsError(Exception):
 
 class UsageError(MedAgentsError):
     """The command cannot start; the message says what to change."""
+
+    exit_status: ClassVar[int] = 2
 
 
 class InputError(UsageError):
@@ -56,7 +61,10 @@ class InputError(UsageError):
 
 
 class RunStopped(MedAgentsError):
-    """The run ended early; the same command resumes it."""
+    """The run ended early; the same command resumes it. `summary` says how far it came."""
+
+    exit_status: ClassVar[int] = 3
+    summary: Mapping[str, object] | None = None
 
 
 class ServerGone(RunStopped):
@@ -74,12 +82,15 @@ class OutputFailed(RunStopped):
 class Interrupted(RunStopped):
     """The user or the machine asked the run to stop."""
 
+    exit_status = 130
+
 
 class CallError(MedAgentsError):
     """One call gave no usable reply. `kind` is what OUT's `error.kind` says."""
 
     kind: ClassVar[str] = "call"
     stage: str | None = None  # filled in by `ask`, which knows it
+    completion: Completion | None = None  # of a wordless reply: what it cost and why it ended
 
 
 class Unavailable(CallError):

@@ -22,7 +22,7 @@ from medagents_async.engine.runner import Runner, Totals
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.servers import Identity, Server
 from medagents_async.engine.sink import Sink
-from medagents_async.errors import MedAgentsError
+from medagents_async.errors import OutputFailed, RunStopped
 from medagents_async.manifest import Manifest
 from medagents_async.plan import Job, Plan, plan
 from medagents_async.reporting.progress import Progress
@@ -66,13 +66,17 @@ async def _run(
     manifest = Manifest(job.output, planned.configuration(identity.model))
     server.fingerprint = manifest.check().get("system_fingerprint")
     journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
-    sink = Sink(job.output, journal.folder, planned.method.name, job.trace)
     totals = Totals(expected=len(planned.source) * job.repeats)
+    sink = Sink(
+        job.output,
+        planned.method.name,
+        job.trace,
+        lambda key: planned.source.wants(key[0]) and key[1] < job.repeats,
+    )
+    retrying = Retrying(scheduler, server, job.retries)
     runner = Runner(
         planned.method.solver(planned.parameters),
-        planned.desk(
-            identity.model, Retrying(scheduler, server, job.retries).complete, server.name
-        ),
+        planned.desk(identity.model, retrying.complete, server.name),
         scheduler,
         server,
         journal,
@@ -83,20 +87,46 @@ async def _run(
     )
     clock = asyncio.get_running_loop().time
     begun = clock()
-    ended: dict[str, Any] = {"stopped": None}
+    stopped: BaseException | None = None
     try:
         manifest.start(_arguments(job), _facts(planned, server, identity))
         with _stopping_on_signals(runner):
             await runner.run(_owed(planned, sink, totals))
-        journal.clear()
-    except MedAgentsError as error:
-        ended["stopped"] = str(error)
+        if totals.done < totals.expected:
+            raise RunStopped(
+                f"{totals.expected - totals.done} questions have no outcome: did {job.input} "
+                "change while it was read? Run the same command again"
+            )
+        if job.selection.whole:
+            journal.clear()
+    except BaseException as error:
+        stopped = error
         raise
     finally:
-        sink.close()
-        result = summary(totals, clock() - begun)
-        manifest.end(result, system_fingerprint=server.fingerprint, **ended)
-    return {"output": str(job.output), **result}
+        result = {"output": str(job.output), **summary(totals, clock() - begun)}
+        if isinstance(stopped, RunStopped):
+            stopped.summary = result
+        _finish(sink, manifest, result, server, stopped)
+    return result
+
+
+def _finish(
+    sink: Sink,
+    manifest: Manifest,
+    result: Mapping[str, Any],
+    server: Server,
+    stopped: BaseException | None,
+) -> None:
+    """Close OUT and say in the manifest how it ended, without hiding why it did."""
+    why = None if stopped is None else str(stopped) or type(stopped).__name__
+    try:
+        try:
+            sink.close()
+        finally:
+            manifest.end(result, system_fingerprint=server.fingerprint, stopped=why)
+    except OutputFailed:
+        if stopped is None:
+            raise
 
 
 def _owed(planned: Plan, sink: Sink, totals: Totals) -> Iterator[tuple[Item, int]]:
@@ -128,6 +158,7 @@ def summary(totals: Totals, seconds: float) -> dict[str, Any]:
 def _facts(planned: Plan, server: Server, identity: Identity) -> dict[str, Any]:
     return {
         "input": str(planned.job.input),
+        "preset": planned.preset,
         "rows": planned.source.rows,
         "skipped_rows": planned.source.skipped,
         "server": server.name,
@@ -137,13 +168,10 @@ def _facts(planned: Plan, server: Server, identity: Identity) -> dict[str, Any]:
 
 
 def _arguments(job: Job) -> Mapping[str, Any]:
-    """The options as given, in JSON's types, without the key."""
+    """The options as given, without the key."""
     values = asdict(job)
     del values["api_key"]
-    return {
-        name: value if isinstance(value, int | float | dict | None) else str(value)
-        for name, value in values.items()
-    }
+    return values
 
 
 def _affordable(concurrency: int) -> int:

@@ -89,7 +89,7 @@ class Manifest:
 
     def _write(self) -> None:
         options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        jsonl.replace(self._path, orjson.dumps(self._document, option=options))
+        jsonl.replace(self._path, orjson.dumps(self._document, default=str, option=options))
 
 
 def _flat(configuration: Mapping[str, Any]) -> dict[str, Any]:

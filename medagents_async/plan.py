@@ -59,6 +59,7 @@ class Plan:
     source: reader.Source
     method: methods.Method
     parameters: dict[str, Any]
+    preset: str | None
     prompts: PromptPack
     sampling: Sampling
 
@@ -105,6 +106,10 @@ class Plan:
 
 def plan(job: Job) -> Plan:
     """Check the input, the method, its parameters and its prompts. Raises UsageError."""
+    if job.output.exists() and not job.output.is_file():
+        raise UsageError(f"{job.output} is no file that rows can be read back from")
+    if job.output.exists() and job.input.exists() and job.output.samefile(job.input):
+        raise UsageError(f"{job.output} is the input; write to another file")
     method = methods.find(job.method)
     flags = {"temperature": job.temperature, "top_p": job.top_p}
     given = {name: value for name, value in flags.items() if value is not None}
@@ -116,4 +121,5 @@ def plan(job: Job) -> Plan:
         given.get("temperature", base.temperature), given.get("top_p", base.top_p), base.max_tokens
     )
     source = reader.check(job.input, job.selection, skip_bad_rows=job.skip_bad_rows)
-    return Plan(job, source, method, parameters, PromptPack(method.name, job.prompts), sampling)
+    prompts = PromptPack(method.name, job.prompts)
+    return Plan(job, source, method, parameters, preset, prompts, sampling)

@@ -24,7 +24,10 @@ async def show(plan: Plan, console: Console) -> None:
         request = Request(orjson.loads(call.body), call.stage, call.question_id, n=call.n)
         return Completion(plausible(request).text or "", "stop", Usage())
 
-    item = next(plan.source.items())
+    item = next(plan.source.items(), None)
+    if item is None:
+        console.print("no question is selected; nothing was sent")
+        return
     desk = plan.desk(plan.job.model or "MODEL", invented, plan.job.base_url)
     asker = Asker(desk, item.question, 0, 0, Record(None), lambda: None)
     await plan.method.solver(plan.parameters)(item.question, asker)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from hashlib import blake2b
+from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import quote
+
+from annotated_types import Ge, Gt, Le
+
+from medagents_async.errors import CallError
 
 Role = Literal["system", "user", "assistant"]
 Layout = Literal["paper", "shared-prefix"]
 Status = Literal["ok", "unparsed", "error"]
+# The ranges that parameters of methods may have; pydantic reads them from the annotations.
+Count = Annotated[int, Ge(0)]
+Tokens = Annotated[int, Ge(1)]
+Temperature = Annotated[float, Ge(0)]
+Share = Annotated[float, Gt(0), Le(1)]
 
+MAX_SESSION_ID = 200  # characters: servers refuse header lines of more than some 8,000
 #: Stage names in reading order; a trace is sorted by them, since arrival order means nothing.
 STAGES = (
     "triage recruit recruit_question recruit_option analyse_question analyse_option case "
@@ -30,7 +41,6 @@ class Question:
     text: str
     options: Mapping[str, str]
     context: str | None = None
-    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +66,23 @@ class Prompt:
     material: str
     task: str
 
-    def messages(self, layout: Layout) -> tuple[Message, ...]:
+    def messages(self, layout: Layout, *, system: bool = True) -> tuple[Message, ...]:
         """Chat messages; an empty part leaves no trace, an empty system message is never made.
 
-        `paper` puts the role into the system message, as the papers do. `shared-prefix` puts the
-        material first and the role after it, so that sibling calls share the longest prefix,
-        which a server with prefix caching computes once.
+        `paper` puts the role into the system message, as the papers do, or without `system`, for
+        models that know no such role, in front of the user's. `shared-prefix` puts the material
+        first and the role after it, so that sibling calls share the longest prefix, which a
+        server with prefix caching computes once.
         """
+        if layout == "paper" and system and self.role:
+            return (Message("system", self.role), _user(self.material, self.task))
         if layout == "paper":
-            user = "\n\n".join(part for part in (self.material, self.task) if part)
-            system = (Message("system", self.role),) if self.role else ()
-            return (*system, Message("user", user))
-        parts = (self.material, self.role, self.task)
-        return (Message("user", "\n\n".join(part for part in parts if part)),)
+            return (_user(self.role, self.material, self.task),)
+        return (_user(self.material, self.role, self.task),)
+
+
+def _user(*parts: str) -> Message:
+    return Message("user", "\n\n".join(part for part in parts if part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +116,11 @@ class Call:
 
     @property
     def session_id(self) -> str:
-        """The question's id, fit for a header: any text may be an id."""
-        return quote(self.question_id, safe="")
+        """The question's id, fit for a header: any text of any length may be an id."""
+        quoted = quote(self.question_id, safe="")
+        if len(quoted) <= MAX_SESSION_ID:
+            return quoted
+        return quoted[:MAX_SESSION_ID] + "~" + blake2b(quoted.encode(), digest_size=8).hexdigest()
 
     @property
     def request_id(self) -> str:
@@ -113,7 +130,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model said. `text` is never empty and holds no thinking."""
+    """What the model said. `text` holds no thinking, and is empty only in a failed call."""
 
     text: str
     finish_reason: str
@@ -134,7 +151,7 @@ class Step:
     agent: str | None
     round: int
     completion: Completion | None
-    error: str | None
+    error: CallError | None
     queued_s: float
     seconds: float
     attempts: int

@@ -26,32 +26,43 @@ class Selection:
     seed: int = 0
     shard: tuple[int, int] | None = None
 
+    @property
+    def whole(self) -> bool:
+        return self.limit is None and self.sample is None and self.shard is None
+
 
 @dataclass(frozen=True)
 class Source:
     """An input file that has been checked.
 
-    `rows` counts all of them, `skipped` the bad ones left out; `digest` depends on the good rows,
-    not on their order.
-    `chosen` holds the indices that the selection keeps, None for all.
+    `rows` counts the good ones, `skipped` the bad ones left out; `digest` does not depend on the
+    order of the rows.
+    `chosen` holds the ids that the selection keeps, None for all.
     """
 
     path: Path
     digest: str
     rows: int
     skipped: int
-    chosen: frozenset[int] | None
+    chosen: frozenset[str] | None
 
     def __len__(self) -> int:
         return self.rows if self.chosen is None else len(self.chosen)
 
+    def wants(self, identity: str) -> bool:
+        return self.chosen is None or identity in self.chosen
+
     def items(self) -> Iterator[Item]:
         """The chosen rows in the order of the file, read as they are wanted."""
+        taken = set[str]() if self.skipped else None  # a repeated id is a bad row, left out
         for _, item in _rows(self.path):
-            if isinstance(item, Item) and (
-                self.chosen is None or item.question.index in self.chosen
-            ):
-                yield item
+            if not isinstance(item, Item) or not self.wants(item.question.id):
+                continue
+            if taken is not None:
+                if item.question.id in taken:
+                    continue
+                taken.add(item.question.id)
+            yield item
 
 
 def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> Source:
@@ -65,10 +76,8 @@ def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> S
     problems: list[tuple[int, str]] = []
     seen: dict[str, int] = {}
     digest = 0
-    kept: list[int] = []
-    rows = 0
+    kept: list[str] = []
     for number, item in _rows(path):
-        rows += 1
         if not isinstance(item, Item):
             problems.append((number, item))
             continue
@@ -80,21 +89,24 @@ def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> S
         # A sum of row digests is the same for every order of the rows.
         digest += int.from_bytes(hashlib.blake2b(_canonical(item), digest_size=16).digest())
         if selection.shard is None or _shard(identity, selection.shard[1]) == selection.shard[0]:
-            kept.append(item.question.index)
+            kept.append(identity)
     if problems and not skip_bad_rows:
         raise InputError(str(path), problems)
     if not seen:
         raise UsageError(f"{path} holds no question")
-    chosen = _chosen(kept, rows, selection)
-    return Source(path, f"{digest % 2**128:032x}", rows, len(problems), chosen)
+    chosen = _chosen(kept, selection)
+    return Source(path, f"{digest % 2**128:032x}", len(seen), len(problems), chosen)
 
 
-def _chosen(kept: list[int], rows: int, selection: Selection) -> frozenset[int] | None:
+def _chosen(kept: list[str], selection: Selection) -> frozenset[str] | None:
+    if selection.whole:
+        return None
     if selection.sample is not None and selection.sample < len(kept):
-        kept = sorted(random.Random(selection.seed).sample(kept, selection.sample))  # noqa: S311
+        places = random.Random(selection.seed).sample(range(len(kept)), selection.sample)  # noqa: S311
+        kept = [kept[place] for place in sorted(places)]
     if selection.limit is not None:
         kept = kept[: selection.limit]
-    return None if len(kept) == rows else frozenset(kept)
+    return frozenset(kept)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
@@ -120,7 +132,6 @@ def _canonical(item: Item) -> bytes:
             question.text,
             list(question.options.items()),
             question.context,
-            question.images,
             item.answer,
         ]
     )

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import orjson
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -29,12 +28,17 @@ def _options(value: Any) -> Any:
     """Options as letter to text; a list gets its letters from its entries or its order."""
     if not isinstance(value, list):
         return value
-    if all(isinstance(entry, dict) for entry in value):
-        return {
-            entry.get("letter", entry.get("key")): entry.get("content", entry.get("value"))
-            for entry in value
-        }
-    return dict(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else value
+    if len(value) > len(LETTERS):
+        raise ValueError(f"{len(value)} options, and letters for {len(LETTERS)}")
+    if not all(isinstance(entry, dict) for entry in value):
+        return dict(zip(LETTERS, value, strict=False))
+    pairs = [
+        (entry.get("letter", entry.get("key")), entry.get("content", entry.get("value")))
+        for entry in value
+    ]
+    if len({letter for letter, _ in pairs}) < len(pairs):
+        raise ValueError("two options have the same letter")
+    return dict(pairs)
 
 
 def _single(value: Any) -> Any:
@@ -42,6 +46,8 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
+#: Canonical name to the names in published sets, the first that has a value wins.
+ALIASES = {"id": ("id", "realidx"), "answer": ("answer_idx", "answer", "label")}
 Text = Annotated[str, Field(min_length=1)]
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
@@ -51,15 +57,23 @@ class Row(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    id: str | int | None = Field(None, validation_alias=AliasChoices("id", "realidx"))
+    id: str | int | None = None
     question: Text
     context: str | None = None
     options: Annotated[dict[Letter, str], BeforeValidator(_options), Field(min_length=2)]
-    answer: Annotated[str | None, BeforeValidator(_single)] = Field(
-        None, validation_alias=AliasChoices("answer_idx", "answer", "label")
-    )
+    answer: Annotated[str | None, BeforeValidator(_single)] = None
     subject: str | None = None
     images: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published_names(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """MedQA and its relatives have the letter in `answer_idx` and a text in `answer`."""
+        canonical = dict(document)
+        for name, aliases in ALIASES.items():
+            values = (document[alias] for alias in aliases if document.get(alias) is not None)
+            canonical[name] = next(values, None)
+        return canonical
 
     @model_validator(mode="after")
     def _answer_is_an_option(self) -> Row:
@@ -69,6 +83,8 @@ class Row(BaseModel):
             )
         if not self.question.strip():
             raise ValueError("the question is blank")
+        if self.images:
+            raise ValueError("it has images, which this version cannot send")
         return self
 
 
@@ -93,7 +109,6 @@ def parse(line: bytes, number: int, index: int) -> Item:
         row.question,
         row.options,
         row.context,
-        tuple(row.images),
     )
     return Item(question, row.answer, row.subject)
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import orjson
 
+from medagents_async.engine.dialect import Dialect
 from medagents_async.engine.journal import Record
 from medagents_async.engine.retry import Attempts
 from medagents_async.engine.scheduler import Priority
-from medagents_async.errors import CallError
+from medagents_async.errors import CallError, Refused
 from medagents_async.prompts import PromptPack
 from medagents_async.types import (
     Call,
@@ -39,6 +40,7 @@ class Desk:
     seed: int
     complete: Complete
     server: str
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 @dataclass
@@ -82,11 +84,13 @@ class Asker:
             base.top_p if top_p is None else top_p,
             limit if self.desk.max_tokens is None else min(limit, self.desk.max_tokens),
         )
-        call = self._call(
-            stage, self._number(stage, n), prompt, layout or "paper", sampling, choice
-        )
+        number = self._number(stage, n)
+
+        def make() -> Call:
+            return self._call(stage, number, prompt, layout or "paper", sampling, choice)
+
         depth = self._depth + 1
-        completion = await self._complete(call, agent, round, depth)
+        completion = await self._complete(make, agent, round, depth)
         self._depth = max(self._depth, depth)
         return completion
 
@@ -110,39 +114,48 @@ class Asker:
     ) -> Call:
         body: dict[str, object] = {
             "model": self.desk.model,
-            "messages": prompt.messages(layout),
+            "messages": prompt.messages(layout, system=self.desk.dialect.system),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }
         if sampling.temperature > 0:
             body["seed"] = seed(self.desk.seed, self.question.id, self.repeat, stage, n)
-        if choice:
+        if choice and self.desk.dialect.choice:
             body["structured_outputs"] = {"choice": list(choice)}
         return Call(
             self.question.id, self.repeat, stage, n, orjson.dumps(body), sampling.max_tokens
         )
 
-    async def _complete(self, call: Call, agent: str | None, round_: int, depth: int) -> Completion:
-        recalled = self.record.recall(call)
-        attempts, completion, failure = Attempts(), None, None
-        if recalled is not None:
-            completion, attempts = recalled
-        else:
+    async def _complete(
+        self, make: Callable[[], Call], agent: str | None, round_: int, depth: int
+    ) -> Completion:
+        failure: CallError | None = None
+        while True:
+            call = make()
+            recalled = self.record.recall(call)
+            if recalled is not None:
+                completion, attempts = recalled
+                break
             self.started()
+            attempts = Attempts()
             try:
                 completion = await self.desk.complete(call, (self.order, depth), attempts)
                 self.record.add(call, completion, attempts)
+                break
             except CallError as error:
+                if isinstance(error, Refused) and self.desk.dialect.learn(call, error):
+                    continue
                 error.stage = call.stage
                 failure = error
+                break
         self.steps.append(
             Step(
                 call,
                 agent,
                 round_,
-                completion,
-                str(failure) if failure else None,
+                failure.completion if failure else completion,
+                failure,
                 attempts.queued_s,
                 attempts.seconds,
                 attempts.attempts,
@@ -151,7 +164,6 @@ class Asker:
         )
         if failure is not None:
             raise failure
-        assert completion is not None  # noqa: S101 - either way there is one or a failure
         return completion
 
 

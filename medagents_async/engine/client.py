@@ -58,6 +58,10 @@ class Client:
             raise UsageError(f"--base-url {base_url}: {error}") from error
         if self._chat.scheme not in ("http", "https") or not self._chat.host:
             raise UsageError(f"--base-url {base_url}: want http://HOST:PORT/v1")
+        if self._chat.userinfo:  # it would show in the manifest and in every trace
+            raise UsageError("--base-url holds a password; give a key in $MEDAGENTS_API_KEY")
+        if api_key and not (api_key.isascii() and api_key.isprintable()):
+            raise UsageError("the API key has characters that no header can carry")
         self._headers = {"content-type": "application/json", "host": self._chat.netloc.decode()}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,25 @@ import orjson
 
 from medagents_async.engine import jsonl
 from medagents_async.engine.retry import Attempts
-from medagents_async.errors import OutputFailed
+from medagents_async.errors import OutputFailed, UsageError
 from medagents_async.types import Call, Completion, Usage
-
-Entry = tuple[Completion, Attempts]
 
 
 class Journal:
-    """The folder of all records. Safe to delete while no run uses it: only work is lost."""
+    """The folder of all records. It may be deleted at any time: only work is lost.
+
+    Raises UsageError where it cannot be made.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputFailed(f"cannot make {folder}: {error.strerror}") from error
+            raise UsageError(f"cannot make {folder}: {error.strerror}") from error
 
     def record(self, question_id: str, repeat: int) -> Record:
+        """The record of one (question, repeat), which is empty when it was never begun."""
         name = hashlib.blake2b(f"{repeat}/{question_id}".encode(), digest_size=12).hexdigest()
         return Record(self.folder / f"{name}.jsonl")
 
@@ -47,43 +48,45 @@ class Record:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._entries: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, tuple[str, Completion, Attempts]] = {}
         if path is not None and path.exists():
-            jsonl.repair(path)
-            for _, entry in jsonl.read(path):
-                self._entries[entry["call"]] = entry
+            try:
+                jsonl.repair(path)
+                self._entries = {entry["call"]: _entry(entry) for _, entry in jsonl.read(path)}
+            except (UsageError, LookupError, TypeError):
+                path.unlink()  # spoilt, or of another version: worth no more than its calls
 
-    def recall(self, call: Call) -> Entry | None:
+    def recall(self, call: Call) -> tuple[Completion, Attempts] | None:
         """The reply to this very request, if it is on record.
 
         A request that differs (the method or a prompt has changed, or an earlier reply has) is
         not the same call, whatever its name.
         """
-        entry = self._entries.get(call.request_id) if self._entries else None
-        if entry is None or entry["digest"] != _digest(call):
-            return None
-        completion = dict(entry["completion"], usage=Usage(**entry["completion"]["usage"]))
-        return Completion(**completion), Attempts(**entry["attempts"])
+        entry = self._entries.get(call.request_id)
+        return entry[1:] if entry is not None and entry[0] == _digest(call) else None
 
     def add(self, call: Call, completion: Completion, attempts: Attempts) -> None:
         """Raises OutputFailed."""
         if self._path is None:
             return
-        line = orjson.dumps(
-            {
-                "call": call.request_id,
-                "digest": _digest(call),
-                "completion": asdict(completion),
-                "attempts": asdict(attempts),
-            },
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
+        entry = {
+            "call": call.request_id,
+            "digest": _digest(call),
+            "completion": completion,
+            "attempts": attempts,
+        }
         # Opened for each line: one descriptor a question would run into the system's limit.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                descriptor = os.open(self._path, flags, 0o644)
+            except FileNotFoundError:  # somebody deleted the folder
+                self._path.parent.mkdir(exist_ok=True)
+                descriptor = os.open(self._path, flags, 0o644)
         except OSError as error:
             raise OutputFailed(f"cannot write {self._path}: {error.strerror}") from error
         try:
+            line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
             jsonl.append(descriptor, line, self._path)
         finally:
             os.close(descriptor)
@@ -91,6 +94,11 @@ class Record:
     def delete(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _entry(row: dict[str, Any]) -> tuple[str, Completion, Attempts]:
+    completion = dict(row["completion"], usage=Usage(**row["completion"]["usage"]))
+    return row["digest"], Completion(**completion), Attempts(**row["attempts"])
 
 
 def _digest(call: Call) -> str:

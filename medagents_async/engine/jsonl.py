@@ -48,9 +48,14 @@ def repair(path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number from 1, object) of every line. Raises UsageError at one that is no object."""
+    """(line number from 1, object) of every line that is not blank.
+
+    Raises UsageError at one that is no object.
+    """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            if line.isspace():
+                continue
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:

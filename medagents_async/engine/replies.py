@@ -25,6 +25,7 @@ from medagents_async.types import Completion, Usage
 _MAY_PASS = {408, 425, 429}
 #: What vLLM says of a reply that it gave up in the middle, as it does when it is stopped.
 _BROKEN_OFF = {"abort", "error"}
+LONGEST_WISH_S = 300.0
 
 
 def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
@@ -41,18 +42,22 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
         message = choice["message"]
         content, finish_reason = message.get("content"), choice.get("finish_reason") or "stop"
         reasoning = message.get("reasoning") or message.get("reasoning_content")
-        usage = _usage(reply.get("usage") or {})
-        if not isinstance(content, str | None):
-            raise TypeError("content is no text")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        usage, fingerprint = _usage(reply.get("usage") or {}), reply.get("system_fingerprint")
+        for part in (content, finish_reason, reasoning, fingerprint):
+            if not isinstance(part, str | None):
+                raise TypeError(f"a {type(part).__name__} where a text should be")
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Malformed(f"not a chat completion ({error}): {excerpt(body)}") from error
     if finish_reason in _BROKEN_OFF:
         raise Unavailable(f"the server broke the reply off ({finish_reason})")
     text, thinking = parsing.visible(content or "")
     reasoning = "\n".join(part for part in (reasoning, thinking) if part) or None
+    completion = Completion(text, finish_reason, usage, reasoning, fingerprint)
     if not text:
-        raise _wordless(finish_reason, reasoning)
-    return Completion(text, finish_reason, usage, reasoning, reply.get("system_fingerprint"))
+        wordless = _wordless(finish_reason, reasoning)
+        wordless.completion = completion
+        raise wordless
+    return completion
 
 
 def load(body: bytes) -> Any:
@@ -61,10 +66,12 @@ def load(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         # Twenty times slower, but it takes NaN and escapes that are not valid Unicode.
-        decoded = json.loads(body, parse_constant=lambda _: None)
-        return json.loads(
-            json.dumps(decoded, ensure_ascii=False).encode("utf-8", "replace").decode()
-        )
+        try:
+            decoded = json.loads(body, parse_constant=lambda _: None)
+            repaired = json.dumps(decoded, ensure_ascii=False).encode("utf-8", "replace")
+        except RecursionError as error:
+            raise ValueError("nested too deep") from error
+        return json.loads(repaired)
 
 
 def server_words(body: bytes) -> str:
@@ -107,23 +114,29 @@ def _wordless(finish_reason: str, reasoning: str | None) -> CallError:
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     details = usage.get("prompt_tokens_details") or {}
-    return Usage(
-        int(usage.get("prompt_tokens") or 0),
-        int(usage.get("completion_tokens") or 0),
-        int(details.get("cached_tokens") or 0),
+    counts = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        details.get("cached_tokens"),
     )
+    return Usage(*(min(max(int(count or 0), 0), 2**53) for count in counts))
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Retry-After is a number of seconds or a date; anything else is as good as none."""
+    """Retry-After is a number of seconds or a date; anything else is as good as none.
+
+    No wish is followed for longer than LONGEST_WISH_S: a run must not hang on a slip.
+    """
     if retry_after is None:
         return None
     try:
-        return max(0.0, float(retry_after))
+        return min(max(0.0, float(retry_after)), LONGEST_WISH_S)
     except ValueError:
         pass
     try:
         when = parsedate_to_datetime(retry_after)
     except ValueError:
         return None
-    return max(0.0, (when - datetime.now(UTC)).total_seconds()) if when.tzinfo else None
+    if not when.tzinfo:
+        return None
+    return min(max(0.0, (when - datetime.now(UTC)).total_seconds()), LONGEST_WISH_S)

@@ -11,6 +11,8 @@ from medagents_async.engine.servers import Server
 from medagents_async.errors import Unavailable
 from medagents_async.types import Call, Completion
 
+MAX_DOWNFALLS = 5
+
 
 @dataclass(slots=True)
 class Attempts:
@@ -35,7 +37,7 @@ class Retrying:
         """Raises the last CallError; `attempts` is filled in as it goes, failed or not.
 
         A try that ended because the server went down is none of the call's own, so it does not
-        count; but a call that was there at `retries` + 1 downfalls may be what brings it down.
+        count; but a call that was there at many downfalls may be what brings it down.
         """
         clock = asyncio.get_running_loop().time
         failures = downfalls = 0
@@ -53,7 +55,7 @@ class Retrying:
                     attempts.seconds += clock() - sent
             failures += not failure.went_down
             downfalls += failure.went_down
-            if max(failures, downfalls) > self.retries:
+            if failures > self.retries or downfalls > MAX_DOWNFALLS:
                 raise failure
             await self.scheduler.rest(self.delay(failures + downfalls, failure.retry_after))
 

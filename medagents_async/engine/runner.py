@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from medagents_async.engine.ask import Asker, Desk
 from medagents_async.engine.journal import Journal
 from medagents_async.engine.scheduler import Scheduler
@@ -18,6 +20,8 @@ from medagents_async.fan_out import first_error
 from medagents_async.types import Decision, Item, Outcome, Solve
 
 log = logging.getLogger(__name__)
+
+SETTLING_TURNS = 4  # of the event loop: a task, its subtasks, their first calls, the queue
 
 
 @dataclass
@@ -95,25 +99,33 @@ class Runner:
         async with asyncio.TaskGroup() as questions:
             for order, (item, repeat) in enumerate(work):
                 await self.scheduler.vacancy()
-                started = asyncio.Event()
+                started = self.scheduler.promise()
                 questions.create_task(self._question(item, repeat, order, started))
-                # Its first calls must be in the queue before anyone asks for a vacancy again.
-                await started.wait()
-                await asyncio.sleep(0)
+                # Its first calls, made by its subtasks, should be in the queue before the next
+                # vacancy; one that waits for something else first must not hold up the others.
+                for _ in range(SETTLING_TURNS):
+                    await asyncio.sleep(0)
 
-    async def _question(self, item: Item, repeat: int, order: int, started: asyncio.Event) -> None:
+    async def _question(
+        self, item: Item, repeat: int, order: int, started: Callable[[], None]
+    ) -> None:
         clock = asyncio.get_running_loop().time
         begun = clock()
         record = self.journal.record(item.question.id, repeat)
-        asker = Asker(self.desk, item.question, repeat, order, record, started.set)
+        asker = Asker(self.desk, item.question, repeat, order, record, started)
         decision, error = Decision(None), None
         try:
             decision = await self.solve(item.question, asker)
             _check(decision, item)
-        except Exception as raised:
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the run ends
+            decision, error = Decision(None), _described(RuntimeError("cancelled itself"), item)
+        except (Exception, SystemExit) as raised:
             decision, error = Decision(None), _described(first_error(raised), item)
         finally:
-            started.set()
+            started()
         status = "error" if error else "ok" if decision.option is not None else "unparsed"
         outcome = Outcome(
             item,
@@ -130,7 +142,7 @@ class Runner:
 
     async def _drain(self) -> None:
         await self._stop.wait()
-        self.scheduler.pause()
+        self.scheduler.pause(self._stop)
         try:
             async with asyncio.timeout(self.drain_s):
                 await self.scheduler.idle()
@@ -142,13 +154,14 @@ class Runner:
 def _check(decision: Decision, item: Item) -> None:
     if decision.option is not None and decision.option not in item.question.options:
         raise ValueError(f"the method chose {decision.option!r}, which is no option")
+    orjson.dumps(decision.detail)  # a row that cannot be written must fail here, not in the sink
 
 
 def _described(failure: BaseException, item: Item) -> dict[str, Any]:
     """What OUT says of a failure that ends one question; one that ends the run is raised again."""
     if isinstance(failure, CallError):
         return {"kind": failure.kind, "message": str(failure), "stage": failure.stage}
-    if isinstance(failure, MedAgentsError) or not isinstance(failure, Exception):
+    if isinstance(failure, MedAgentsError):
         raise failure
     log.error("question %s: the method failed", item.question.id, exc_info=failure)
     message = f"{type(failure).__name__}: {failure}"

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import itertools
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -36,9 +36,9 @@ class Scheduler:
         self._ready: list[tuple[Priority, int, asyncio.Future[None]]] = []
         self._sequence = itertools.count()
         self._in_flight = 0
-        self._resting = 0
+        self._owed = 0  # calls that rest, and those that were promised
         self._peak = 0
-        self._paused = False
+        self._paused: set[object] = set()
         self._grantable = asyncio.Event()
         self._vacant = asyncio.Event()
         self._idle = asyncio.Event()
@@ -62,14 +62,28 @@ class Scheduler:
             self._forget_cancelled()
             self._update()
 
+    def promise(self) -> Callable[[], None]:
+        """Count one call that is still to be asked for, until the returned function is called."""
+        kept = [False]
+        self._owed += 1
+        self._update()
+
+        def keep() -> None:
+            if not kept[0]:
+                kept[0] = True
+                self._owed -= 1
+                self._update()
+
+        return keep
+
     async def rest(self, seconds: float) -> None:
         """Back off without a slot. A resting call is still owed one, so nobody new is admitted."""
-        self._resting += 1
+        self._owed += 1
         self._update()
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._resting -= 1
+            self._owed -= 1
             self._update()
 
     async def vacancy(self) -> None:
@@ -79,14 +93,17 @@ class Scheduler:
             if self._is_vacant():
                 return
 
-    def pause(self) -> None:
-        """Grant nothing and admit nothing until `resume`; what is in flight goes on."""
-        self._paused = True
+    def pause(self, why: object) -> None:
+        """Grant and admit nothing until `resume` for every reason; what is in flight goes on."""
+        self._paused.add(why)
         self._update()
 
-    def resume(self) -> None:
-        self._paused = False
+    def resume(self, why: object) -> None:
+        self._paused.discard(why)
         self._update()
+
+    def is_paused(self, why: object) -> bool:
+        return why in self._paused
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -114,8 +131,8 @@ class Scheduler:
         return not self._paused and self._in_flight < self.limit and bool(self._ready)
 
     def _is_vacant(self) -> bool:
-        owed = self._in_flight + self._resting
-        return not self._paused and owed < self.limit and not self._ready
+        taken = self._in_flight + self._owed
+        return not self._paused and taken < self.limit and not self._ready
 
     def _update(self) -> None:
         for event, holds in (

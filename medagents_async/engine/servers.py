@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any
 
+import httpx
 import orjson
 
 from medagents_async.engine import replies
@@ -46,7 +46,7 @@ class Server:
 
     WATCH_S = 1.0  # between looks while calls wait
     PROBE_S = 10.0  # for one look
-    SLOW_PROBES = 6  # looks without an answer in a row before a busy server counts as gone
+    SILENT_LOOKS = 6  # looks without an answer in a row before a busy server counts as gone
     # No success for so long, and so many failures: longer than three tries of a call can take,
     # shorter than most sequences of the default five, so that an outage costs hardly any call.
     REFUSING_S = 8.0
@@ -63,56 +63,31 @@ class Server:
     ) -> None:
         self.client = client
         self.name = client.base_url
+        self.identity: Identity | None = None
+        self.fingerprint: str | None = None  # may be set to what an earlier run saw
+        self.answered = 0  # calls
+        self.tokens = 0  # prompt and completion tokens of these calls
         self._scheduler = scheduler
         self._timeout = timeout
         self._grace = grace
         self._accept_change = accept_change
         self._waiting: set[asyncio.Timeout] = set()
-        self._suspicion = asyncio.Event()
+        self._down = False
         self._failures = 0  # since the last success
         self._succeeded = 0.0  # when that was, on the loop's clock
-        self.down = False
-        self.identity: Identity | None = None
-        self.fingerprint: str | None = None  # may be set to what an earlier run saw
-        self.answered = 0
-        self.tokens = 0
-
-    async def identify(self, model: str | None, wait: float) -> Identity:
-        """Ask the server what it serves, for up to `wait` seconds while it does not answer.
-
-        Raises UsageError, with what to do, where it cannot be reached, refuses the key, has no
-        `/v1/models` there, does not serve `model`, or serves several and none was named.
-        """
-        response = await self._first_answer("models", wait)
-        if response.status_code in (401, 403):
-            raise UsageError(
-                f"{self.name} refuses the API key (HTTP {response.status_code}); "
-                "give the right one in $MEDAGENTS_API_KEY"
-            )
-        try:
-            if response.status_code != 200:
-                raise ValueError(f"HTTP {response.status_code}")
-            served: dict[str, dict[str, Any]] = {
-                entry["id"]: entry for entry in replies.load(response.content)["data"]
-            }
-        except (ValueError, LookupError, TypeError) as error:
-            hint = "" if self.name.endswith("/v1") else f"; did you mean {self.name}/v1?"
-            raise UsageError(f"{self.name}/models is no list of models ({error}){hint}") from error
-        if model is None and len(served) == 1:
-            model = next(iter(served))
-        if model is None or model not in served:
-            asked = f"does not serve {model!r}" if model else "serves several models"
-            raise UsageError(f"{self.name} {asked}; choose one with --model: {', '.join(served)}")
-        limit = served[model].get("max_model_len")
-        self.identity = Identity(model, limit, await self._version())
-        return self.identity
+        self._suspicion = asyncio.Event()
+        self._next_look = asyncio.Event()  # set when the next look that begins is over
+        self._verifying = asyncio.Lock()
 
     async def complete(self, call: Call) -> Completion:
         """The completion, from the server that the run began with.
 
         Raises CallError; TimedOut when there is no whole reply within the time for one call;
-        ServerChanged when the reply shows another fingerprint than those before.
+        ServerChanged when the reply shows another fingerprint than those before, or a refusal
+        turns out to be one of all calls.
         """
+        if self._down:  # its slot was granted just before that was known
+            raise Unavailable(f"{self.name} went down", went_down=True)
         try:
             async with asyncio.timeout(self._timeout) as limit:
                 self._waiting.add(limit)
@@ -121,16 +96,15 @@ class Server:
                 finally:
                     self._waiting.discard(limit)
         except Unavailable as error:
-            error.went_down = self.down
             self._failures += 1
-            self._suspicion.set()
+            error.went_down = await self._is_outage()
             raise
         except Refused as error:
-            if error.status in (401, 403, 404):  # this call's fault, or that of all to come?
-                await self._verify()
+            if error.status in (401, 403, 404):
+                await self._verify(error)
             raise
         except TimeoutError:
-            if self.down:
+            if self._down:
                 raise Unavailable(f"{self.name} went down", went_down=True) from None
             raise TimedOut(f"no whole reply within {self._timeout:g} s (--timeout)") from None
         self._check_fingerprint(completion.fingerprint)
@@ -139,15 +113,7 @@ class Server:
         self.tokens += completion.usage.prompt_tokens + completion.usage.completion_tokens
         return completion
 
-    def _check_fingerprint(self, fingerprint: str | None) -> None:
-        if fingerprint is None:
-            return
-        if self.fingerprint not in (None, fingerprint) and not self._accept_change:
-            raise ServerChanged(
-                f"{self.name} was {self.fingerprint} and is {fingerprint} now: another version or "
-                "other settings. Restore it and run again, or go on with --accept-server-change"
-            )
-        self.fingerprint = fingerprint
+    # Health
 
     async def watch(self) -> None:
         """Look after the server for ever. Raises ServerGone when it stays away too long."""
@@ -161,20 +127,28 @@ class Server:
                 if not self._waiting:
                     continue
             self._suspicion.clear()
-            self.down = not await self._alive()
-            refusing = (
-                self._failures >= self.REFUSALS and clock() - self._succeeded >= self.REFUSING_S
-            )
-            if self.down or refusing:
+            look, self._next_look = self._next_look, asyncio.Event()
+            self._down = not await self._alive()
+            look.set()
+            unsuccessful = clock() - self._succeeded
+            if self._down or (self._failures >= self.REFUSALS and unsuccessful >= self.REFUSING_S):
                 await self._outage()
+
+    async def _is_outage(self) -> bool:
+        """Whether a call that just failed did so because the server is gone: a look will tell."""
+        if not self._scheduler.is_paused(self):
+            look = self._next_look
+            self._suspicion.set()
+            await look.wait()
+        return self._down
 
     async def _outage(self) -> None:
         clock = asyncio.get_running_loop().time
-        self._scheduler.pause()
-        state = "is down" if self.down else "refuses every call"
+        self._scheduler.pause(self)
+        state = "is down" if self._down else "refuses every call"
         log.warning("%s %s; waiting up to %g s for it", self.name, state, self._grace)
-        if self.down:
-            for limit in self._waiting:
+        for limit in self._waiting if self._down else ():
+            if not limit.expired():
                 limit.reschedule(clock())
         try:
             async with asyncio.timeout(self._grace):
@@ -187,36 +161,40 @@ class Server:
             ) from None
         await self._verify()
         log.warning("%s is back", self.name)
-        self.down, self._failures, self._succeeded = False, 0, clock()
-        self._suspicion.clear()
-        self._scheduler.resume()
-
-    async def _verify(self) -> None:
-        """Raises ServerChanged where the server no longer serves this run's model to this key."""
-        if self.identity is not None:
-            try:
-                await self.identify(self.identity.model, self._grace)
-            except UsageError as error:
-                raise ServerChanged(f"the server is not what it was: {error}") from error
+        self._down, self._failures, self._succeeded = False, 0, clock()
+        self._scheduler.resume(self)
 
     async def _alive(self) -> bool:
-        """Whether it answers. A refusal is proof of death; silence may be a busy event loop."""
-        for _ in range(self.SLOW_PROBES):
+        """Whether it listens and says that it is well.
+
+        A refused connection is proof of death. Silence may be a busy event loop, and a single
+        bad answer a passing one: they count only when they last.
+        """
+        bad = 0
+        for _ in range(self.SILENT_LOOKS):
             try:
                 async with asyncio.timeout(self.PROBE_S):
-                    return (await self.client.get("/health")).status_code < 500
+                    if (await self.client.get("/health")).status_code < 500:
+                        return True
             except Unavailable:
                 return False
             except TimeoutError:
                 continue
+            bad += 1
+            if bad > 1:
+                return False
+            await asyncio.sleep(self.WATCH_S)
         return False
 
     async def _answers(self) -> bool:
         """Whether it gives a token."""
-        if self.identity is None:
-            return True
-        ping = [{"role": "user", "content": "ping"}]
-        body = {"model": self.identity.model, "messages": ping, "max_tokens": 1, "temperature": 0}
+        body = {
+            "model": self.identity.model if self.identity else "",
+            "messages": [{"role": "user", "content": "ping"}],
+            "temperature": 0,
+            "top_p": 1,
+            "max_tokens": 1,
+        }
         call = Call("probe", 0, "probe", 0, orjson.dumps(body), 1)
         try:
             async with asyncio.timeout(self._timeout):
@@ -224,17 +202,52 @@ class Server:
         except (Unavailable, TimeoutError):
             return False
         except CallError:
-            return True  # a wordless reply is one; a refusal will be met by the calls themselves
+            pass  # a wordless reply is one, and a refusal is for the calls themselves to meet
         return True
 
-    async def _first_answer(self, path: str, wait: float) -> Any:
-        deadline = asyncio.get_running_loop().time() + wait
+    # Identity
+
+    async def identify(self, model: str | None, wait: float) -> Identity:
+        """Ask the server what it serves, for up to `wait` seconds while it does not answer.
+
+        Raises UsageError, with what to do, where it cannot be reached, refuses the key, has no
+        `/v1/models` there, does not serve `model`, or serves several and none was named.
+        """
+        response = await self._models(wait)
+        if response.status_code in (401, 403):
+            raise UsageError(
+                f"{self.name} refuses the API key (HTTP {response.status_code}); "
+                "give the right one in $MEDAGENTS_API_KEY"
+            )
+        try:
+            if response.status_code != 200:
+                raise ValueError(f"HTTP {response.status_code}")
+            entries = replies.load(response.content)["data"]
+            served = {str(entry["id"]): entry.get("max_model_len") for entry in entries}
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            hint = "" if self.name.endswith("/v1") else f"; did you mean {self.name}/v1?"
+            raise UsageError(f"{self.name}/models is no list of models ({error}){hint}") from error
+        if model is None and len(served) == 1:
+            model = next(iter(served))
+        if model is None or model not in served:
+            asked = f"does not serve {model!r}" if model else "does not serve just one model"
+            names = ", ".join(served) or "it serves none"
+            raise UsageError(f"{self.name} {asked}; choose one with --model: {names}")
+        limit = served[model] if isinstance(served[model], int) else None
+        self.identity = Identity(model, limit, await self._version())
+        return self.identity
+
+    async def _models(self, wait: float) -> httpx.Response:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + wait
         while True:
             try:
                 async with asyncio.timeout(self.PROBE_S):
-                    return await self.client.get(path)
+                    response = await self.client.get("models")
+                if response.status_code < 500 or clock() >= deadline:
+                    return response
             except (Unavailable, TimeoutError) as error:
-                if asyncio.get_running_loop().time() >= deadline:
+                if clock() >= deadline:
                     raise UsageError(
                         f"no server at {self.name} ({str(error) or 'no answer'}); start one with "
                         "`make serve`, or name yours with --base-url; --wait-server S waits for it"
@@ -243,8 +256,29 @@ class Server:
 
     async def _version(self) -> str | None:
         try:
-            response = await self.client.get("/version")
+            async with asyncio.timeout(self.PROBE_S):
+                response = await self.client.get("/version")
             version = replies.load(response.content)["version"]
-        except (Unavailable, ValueError, LookupError, TypeError):
+        except (Unavailable, TimeoutError, ValueError, LookupError, TypeError):
             return None
         return version if isinstance(version, str) else None
+
+    async def _verify(self, refusal: Refused | None = None) -> None:
+        """Raises ServerChanged where the server no longer serves this run's model to this key."""
+        if refusal is not None and self.answered == 0:
+            raise ServerChanged(f"{self.name} refuses the very first calls: {refusal}")
+        async with self._verifying:  # a burst of refusals asks one question at a time
+            try:
+                await self.identify(self.identity.model if self.identity else None, self._grace)
+            except UsageError as error:
+                raise ServerChanged(f"the server is not what it was: {error}") from error
+
+    def _check_fingerprint(self, fingerprint: str | None) -> None:
+        if fingerprint is None:
+            return
+        if self.fingerprint not in (None, fingerprint) and not self._accept_change:
+            raise ServerChanged(
+                f"{self.name} was {self.fingerprint} and is {fingerprint} now: another version or "
+                "other settings. Restore it and run again, or go on with --accept-server-change"
+            )
+        self.fingerprint = fingerprint

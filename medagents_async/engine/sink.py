@@ -5,66 +5,80 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 
 from medagents_async.engine import jsonl
 from medagents_async.errors import OutputFailed, UsageError
-from medagents_async.types import Outcome, Step
+from medagents_async.types import Outcome, Status, Step
 
 Trace = Literal["full", "brief", "off"]
 #: What totals add up over rows, beside `usage`.
 SUMMED = ("calls", "truncated", "cut_by_context", "retries")
+STATUSES = get_args(Status)
 Key = tuple[str, int]  # (question id, repeat)
 
 
 class Sink:
     """Appends rows to `path` and knows which are there already.
 
-    `folder` is the run's journal folder; a lock on it keeps a second run off the same OUT.
-    Raises UsageError when another run holds it or a line is no row.
+    Rows that ended in an error leave the file where `owed` wants them again. A lock on the file
+    keeps a second run off. Raises UsageError when another run holds it, it cannot be opened, or a
+    line is no row.
     """
 
     SYNC_S = 1.0
 
-    def __init__(self, path: Path, folder: Path, method: str, trace: Trace) -> None:
+    def __init__(self, path: Path, method: str, trace: Trace, owed: Callable[[Key], bool]) -> None:
         self.path = path
         self._method = method
         self._trace = trace
         self._dirty = False
-        self._lock = _locked(folder, path)
         self.done: dict[Key, dict[str, Any]] = {}
-        if path.exists():
-            jsonl.repair(path)
-            self._read()
+        self._descriptor = _locked(path)
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            jsonl.repair(path)
+            dropped = self._take_in(owed)
+            if dropped:
+                self._rewrite(dropped)
             _sync_folder(path.parent)
-        except OSError as error:
-            raise OutputFailed(f"cannot write {path}: {error.strerror}") from error
+        except BaseException:
+            os.close(self._descriptor)
+            raise
 
-    def _read(self) -> None:
-        """Take in finished rows; those that ended in an error are owed again and leave the file."""
-        kept, owed = [], 0
+    def _take_in(self, owed: Callable[[Key], bool]) -> set[int]:
+        """Fill `done`; returns the numbers of the lines that must leave the file."""
+        dropped = set()
         for number, row in jsonl.read(self.path):
             try:
-                key, status = (str(row["id"]), int(row["repeat"])), row["status"]
+                key, summary = (str(row["id"]), int(row["repeat"])), _summary(row)
+                if summary["status"] not in STATUSES or not isinstance(summary["usage"], dict):
+                    raise TypeError
             except (LookupError, TypeError, ValueError) as error:
                 raise UsageError(
                     f"{self.path}, line {number} is no row of a run; write to another file"
                 ) from error
-            if status == "error":
-                owed += 1
-            elif key not in self.done:
-                kept.append(number)
-                self.done[key] = _summary(row)
-        if owed:
-            wanted = set(kept)
-            with self.path.open("rb") as file:
-                lines = [line for number, line in enumerate(file, 1) if number in wanted]
-            jsonl.replace(self.path, b"".join(lines))
+            if key in self.done or (summary["status"] == "error" and owed(key)):
+                dropped.add(number)
+            else:
+                self.done[key] = summary
+        return dropped
+
+    def _rewrite(self, dropped: set[int]) -> None:
+        scratch = self.path.with_name(self.path.name + ".tmp")
+        scratch.unlink(missing_ok=True)
+        fresh = _locked(scratch)  # before it becomes OUT, so that OUT is never without a lock
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if number not in dropped:
+                    jsonl.append(fresh, line, scratch)
+        os.fsync(fresh)
+        scratch.replace(self.path)
+        os.close(self._descriptor)
+        self._descriptor = fresh
 
     def write(self, outcome: Outcome) -> dict[str, Any]:
         """Append the outcome's row and return what totals need of it. Raises OutputFailed."""
@@ -82,14 +96,23 @@ class Sink:
             await asyncio.to_thread(self.sync)
 
     def sync(self) -> None:
-        if self._dirty:
-            self._dirty = False
+        """Raises OutputFailed, also where OUT was deleted or moved away meanwhile."""
+        if not self._dirty:
+            return
+        self._dirty = False
+        try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise OutputFailed(f"cannot write {self.path}: {error.strerror}") from error
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise OutputFailed(f"{self.path} was deleted while the run was writing it")
 
     def close(self) -> None:
-        self.sync()
-        os.close(self._descriptor)
-        os.close(self._lock)
+        """Raises OutputFailed."""
+        try:
+            self.sync()
+        finally:
+            os.close(self._descriptor)
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
@@ -137,11 +160,11 @@ def _trace_row(step: Step, trace: Trace) -> dict[str, Any]:
         "n": step.call.n,
         # The request is encoded once, when it is sent, and stored as those bytes.
         "request": orjson.Fragment(step.call.body) if trace == "full" else None,
-        "reply": completion.text if completion else None,
+        "reply": completion.text if completion and not step.error else None,
         "reasoning": completion.reasoning if completion else None,
         "finish_reason": completion.finish_reason if completion else None,
         "usage": completion.usage if completion else None,
-        "error": step.error,
+        "error": str(step.error) if step.error else None,
         "queued_s": round(step.queued_s, 6),
         "seconds": round(step.seconds, 6),
         "attempts": step.attempts,
@@ -152,16 +175,25 @@ def _trace_row(step: Step, trace: Trace) -> dict[str, Any]:
     return row
 
 
-def _locked(folder: Path, path: Path) -> int:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise UsageError(
-            f"another run is writing {path}; wait for it, or write to another file"
-        ) from error
-    return descriptor
+def _locked(path: Path) -> int:
+    """A descriptor that appends to `path` and holds its lock."""
+    while True:
+        try:
+            if path.exists() and not path.is_file():
+                raise UsageError(f"{path} is no file that rows can be read back from")
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise UsageError(
+                f"another run is writing {path}; wait for it, or write to another file"
+            ) from error
+        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor
+        os.close(descriptor)  # it was replaced just before the lock was ours
 
 
 def _sync_folder(folder: Path) -> None:

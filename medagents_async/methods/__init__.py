@@ -51,7 +51,7 @@ class Method:
             known = ", ".join(self.presets) or "none"
             raise UsageError(f"method {self.name} has no preset {preset!r}; it has: {known}")
         values = {**self.defaults, **(self.presets[preset] if preset else {})}
-        hints = get_type_hints(self.function)
+        hints = get_type_hints(self.function, include_extras=True)
         for name, value in settings.items():
             if name not in values:
                 raise UsageError(

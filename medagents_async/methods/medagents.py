@@ -21,7 +21,17 @@ from medagents_async.methods.experts import (
     named,
     recruit,
 )
-from medagents_async.types import Ask, Completion, Decision, Layout, Question
+from medagents_async.types import (
+    Ask,
+    Completion,
+    Count,
+    Decision,
+    Layout,
+    Question,
+    Share,
+    Temperature,
+    Tokens,
+)
 
 Stages = Literal["direct", "cot", "analysis", "summary", "consultation"]
 Vote = Literal["yes", "no", "unclear"]
@@ -64,12 +74,12 @@ class MedAgents:
     """
 
     stages: Stages = "consultation"
-    question_experts: int = 5
-    pubmedqa_question_experts: int = 4  # where the options are yes, no and maybe (section 3.1)
-    option_experts: int = 2
+    question_experts: Count = 5
+    pubmedqa_question_experts: Count = 4  # where the options are yes, no and maybe (section 3.1)
+    option_experts: Count = 2
     domains: list[str] | None = None
     option_domains: list[str] | None = None
-    rounds: int = 5
+    rounds: Count = 5
     accumulate_advice: bool = False  # True: a revision sees all earlier advice, as Algorithm 1 has
     keep_key_knowledge: bool = True
     question_in_report: bool = False  # True: voters see the question and its options, too
@@ -79,14 +89,14 @@ class MedAgents:
     trim_analyses: bool = False
     constrain: bool = False  # True: the server allows a vote only YES and NO, a choice only letters
     layout: Layout = "paper"
-    temperature: float = 1.0
-    top_p: float = 1.0
-    recruit_tokens: int = 256
-    analysis_tokens: int = 1024
-    report_tokens: int = 2048
-    vote_tokens: int = 64
-    advice_tokens: int = 1024
-    decision_tokens: int = 1024
+    temperature: Temperature = 1.0
+    top_p: Share = 1.0
+    recruit_tokens: Tokens = 256
+    analysis_tokens: Tokens = 1024
+    report_tokens: Tokens = 2048
+    vote_tokens: Tokens = 64
+    advice_tokens: Tokens = 1024
+    decision_tokens: Tokens = 1024
 
     async def __call__(self, question: Question, ask: Ask) -> Decision:
         """Raises CallError when a call that it cannot do without has no usable reply."""
@@ -130,7 +140,8 @@ class _Consultation:
             moderator_roles=self.settings.moderator_roles,
             **fields,
         )
-        return Decision(parsing.option(reply.text, self.question.options), self.detail)
+        chosen = parsing.option(reply.text, self.question.options, cut=reply.truncated)
+        return Decision(chosen, self.detail)
 
     # Expert gathering and analyses (sections 2.1 and 2.2)
 

@@ -62,6 +62,7 @@ _REFUSAL = re.compile(
     r"(?i)[\s*_\"'(\[]*(?:none|neither|unknown|unclear|undetermined|cannot|n/a"
     r"|not\s+(?:enough|possible|applicable|sure))\b"
 )
+_WORD = re.compile(r"\w")
 _AFTER_KEY = " \t*_)].:/-–—"
 
 
@@ -104,7 +105,8 @@ def _by_letter(value: str, texts: Mapping[str, str]) -> str | None:
     if second and second[1].upper() in texts:
         return ""
     tail, text = rest.lstrip(_AFTER_KEY), texts.get(key, "")
-    own = bool(text) and re.match(re.escape(text) + r"(?!\w)", tail.casefold()) is not None
+    lowered = tail.casefold()
+    own = bool(text) and lowered.startswith(text) and not _WORD.match(lowered, len(text))
     if not own and not _STANDS[found["letter"].isupper()].match(rest):
         return None
     # The list of options, copied after the marker, goes on with the next key.
@@ -113,7 +115,20 @@ def _by_letter(value: str, texts: Mapping[str, str]) -> str | None:
     return "" if _next(key, texts) in {beside and beside[1], below} - {None} else key
 
 
-def option(text: str, options: Mapping[str, str]) -> str | None:
+_ENDS = re.compile(r"[.!?][*_\"'”’)\]]*(?=\s)")
+_MARKED = re.compile(r"(?i)[\s*_#>]*(?:final\s+)?(?:option|answer)[*_]*\s*:")
+
+
+def _finished(reply: str) -> str:
+    """What stands of a cut reply: no half sentence, unless it is a marker or a lone letter."""
+    head, newline, last = reply.rpartition("\n")
+    if _MARKED.match(last) or len(_plain(reply)) == 1:
+        return reply
+    ends = [end.end() for end in _ENDS.finditer(last)]
+    return head + newline + (last[: ends[-1]] if ends else "")
+
+
+def option(text: str, options: Mapping[str, str], *, cut: bool = False) -> str | None:
     r"""Return the letter of the option that a reply chooses.
 
     Evidence, strongest first:
@@ -126,9 +141,12 @@ def option(text: str, options: Mapping[str, str]) -> str | None:
        and no other line is so for another key.
     3. the whole reply is the full text of exactly one option.
 
-    Lower-case letters count right after a marker only. Thinking counts for nothing.
+    Lower-case letters count right after a marker only. Thinking counts for nothing, nor does the
+    unfinished end of a reply that was `cut` by its limit.
     """
     reply = unicodedata.normalize("NFKC", visible(text)[0])
+    if cut:
+        reply = _finished(reply)
     texts = {key: _plain(unicodedata.normalize("NFKC", words)) for key, words in options.items()}
     span = 200 + 2 * max(map(len, texts.values()), default=0)
     denied: set[str] = set()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
+from jinja2 import DictLoader, Environment, StrictUndefined, Template, TemplateError, meta
 
 from medagents_async.errors import UsageError
 from medagents_async.types import Prompt, Question
 
 PARTS = ("role", "material", "task")
+#: What every template may show, beside what the method passes.
+GIVEN = {"question", "options", "context"}
 _SHIPPED = Path(__file__).parent
 
 
@@ -27,21 +29,43 @@ class PromptPack:
 
     def __init__(self, method: str, override: Path | None = None) -> None:
         own = [_SHIPPED / "shared", _SHIPPED / method.replace("-", "_")]
-        known = {path.name for folder in own for path in folder.glob("*.md")}
-        folders = own if override is None else [*own, _checked(override, known)]
-        self._sources = {
-            path.stem: path.read_text(encoding="utf-8")
-            for folder in folders
-            for path in sorted(folder.glob("*.md"))
-        }
+        shipped = _sources(own)
+        replaced = {} if override is None else _checked(override, shipped)
+        self._sources = {**shipped, **replaced}
         self._environment = Environment(  # noqa: S701 - chat text, not HTML
-            loader=FileSystemLoader([str(folder) for folder in reversed(folders)]),
+            loader=DictLoader({f"{name}.md": text for name, text in self._sources.items()}),
             undefined=StrictUndefined,
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._parsed: dict[str, dict[str, Template]] = {}
+        self._parsed = {name: self._parse(name) for name in self._sources}
+        fields = GIVEN | self._fields(shipped)
+        for name in replaced:
+            strange = self._fields({name: replaced[name]}) - fields
+            if strange:
+                raise UsageError(
+                    f"--prompts {override}/{name}.md wants {', '.join(sorted(strange))}, which "
+                    f"nobody fills in; there are: {', '.join(sorted(fields))}"
+                )
+
+    def _parse(self, name: str) -> dict[str, Template]:
+        try:
+            return {
+                part: self._environment.from_string(text)
+                for part, text in _split(self._sources[name]).items()
+                if text.strip()
+            }
+        except TemplateError as error:
+            raise UsageError(f"prompt template {name}.md: {error}") from error
+
+    def _fields(self, sources: Mapping[str, str]) -> set[str]:
+        return set().union(
+            *(
+                meta.find_undeclared_variables(self._environment.parse(text))
+                for text in sources.values()
+            )
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -59,33 +83,46 @@ class PromptPack:
             "context": question.context,
             **fields,
         }
+        parts = self._parsed.get(name)
+        if parts is None:
+            raise UsageError(f"there is no prompt template {name}.md")
         try:
-            parts = self._template(name)
-            return Prompt(*(parts[part].render(values).strip() for part in PARTS))
+            return Prompt(
+                *(parts[part].render(values).strip() if part in parts else "" for part in PARTS)
+            )
         except TemplateError as error:
             raise UsageError(f"prompt template {name}.md: {error}") from error
 
-    def _template(self, name: str) -> dict[str, Template]:
-        if name not in self._parsed:
-            if name not in self._sources:
-                raise UsageError(f"there is no prompt template {name}.md")
-            sections = _split(self._sources[name])
-            self._parsed[name] = {
-                part: self._environment.from_string(sections[part]) for part in PARTS
-            }
-        return self._parsed[name]
+
+def _sources(folders: Iterable[Path]) -> dict[str, str]:
+    """Template name to text; raises UsageError at one that is no text."""
+    found = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.md"))):
+        try:
+            found[path.stem] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"prompt template {path}: {error}") from error
+    return found
 
 
-def _checked(override: Path, known: set[str]) -> Path:
+def _checked(override: Path, shipped: Mapping[str, str]) -> dict[str, str]:
     if not override.is_dir():
         raise UsageError(f"--prompts {override}: no such folder")
-    strangers = sorted(path.name for path in override.glob("*.md") if path.name not in known)
+    sources = _sources([override])
+    strangers = sorted(set(sources) - set(shipped))
     if strangers:
         raise UsageError(
             f"--prompts {override}: {', '.join(strangers)} replaces no template of this method; "
-            f"it has {', '.join(sorted(known))}"
+            f"it has {', '.join(sorted(shipped))}"
         )
-    return override
+    for name, source in sources.items():
+        # A piece that others include has no parts; whatever replaces a whole one must have some.
+        if any(_split(shipped[name]).values()) and not any(_split(source).values()):
+            raise UsageError(
+                f"--prompts {override}/{name}.md has none of the sections "
+                f"{', '.join(f'## {part}' for part in PARTS)}"
+            )
+    return sources
 
 
 def _split(source: str) -> dict[str, str]:

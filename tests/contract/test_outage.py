@@ -90,7 +90,7 @@ def test_server_that_comes_back_with_another_model_ends_the_run(run: MakeRun, ro
     with running(agreeing, latency=0.1) as simulator:
         job = run(simulator.url, rows(4))
         process = job.start("--concurrency", "6")
-        until(lambda: simulator.in_flight == 6)
+        until(lambda: simulator.in_flight == 6 and len(simulator.requests) > 20)
         simulator.call(simulator.kill())
         simulator.models = ["another"]
         simulator.call(simulator.start())
