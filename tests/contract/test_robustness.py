@@ -1,4 +1,4 @@
-"""What a run must survive, or refuse, beside a bad server: methods, files, odd replies, odd options."""
+"""What a run must survive, or refuse, beside a bad server: methods, files, replies, options."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_input_that_shrinks_meanwhile_is_no_success(run: MakeRun, rows: Rows) ->
             shrunk.set()
         return Reply("Option: A")
 
-    with running(script) as simulator:
+    with running(script, max_model_len=10**7) as simulator:
         # Larger than any buffer that the reader could hold.
         big = [{**row, "context": "word " * 20_000} for row in rows(20)]
         job = run(simulator.url, big)
@@ -196,7 +196,7 @@ def test_error_rows_outside_the_selection_stay(run: MakeRun, rows: Rows) -> None
 
 ODD_REPLIES = {
     "reasoning is a list": b'{"choices":[{"message":{"content":"x","reasoning":["a"]}}]}',
-    "usage is huge": b'{"choices":[{"message":{"content":"Option: A"}}],"usage":{"prompt_tokens":1e400}}',
+    "usage is huge": b'{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":1e400}}',
     "finish reason is an object": b'{"choices":[{"message":{"content":"x"},"finish_reason":{}}]}',
     "nested beyond reason": b"[" * 100_000,
     "fingerprint is a number": b'{"choices":[{"message":{"content":"x"}}],"system_fingerprint":7}',
@@ -258,7 +258,7 @@ def test_key_with_a_newline_works_and_with_odd_characters_is_refused(
         assert job(env={"MEDAGENTS_API_KEY": "sk-ключ"}).code == 2
 
 
-@pytest.mark.parametrize("target", ["/dev/null", "/dev/stdout", "folder", "no/such/out.jsonl"])
+@pytest.mark.parametrize("target", ["/dev/null", "/dev/stdout", "folder"])
 def test_out_must_be_a_file(run: MakeRun, rows: Rows, target: str) -> None:
     with running(agreeing) as simulator:
         job = run(simulator.url, rows(1))
@@ -278,7 +278,7 @@ def test_long_id_fits_into_a_header(run: MakeRun, rows: Rows) -> None:
         assert len({request.request_id for request in simulator.requests}) == 36
 
 
-BAD_TEMPLATES = {
+BAD_TEMPLATES: dict[str, str | bytes] = {
     "syntax": "## task\n{% if %}",
     "filter": "## task\n{{ question | nope }}",
     "field": "## task\n{{ nobody }}",
