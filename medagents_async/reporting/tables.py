@@ -21,9 +21,9 @@ def printable(text: object) -> str:
 
 
 def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line a row; `cut` counts the replies that ended at their token limit."""
+    """One line a row: what was said against the answer key; `cut` counts the replies that ended at their token limit."""
     table = Table(box=SIMPLE)
-    for name in ("question", "status", "prediction", "answer"):
+    for name in ("id", "status", "said", "key"):
         table.add_column(name)
     for name in ("calls", "tokens in", "out", "cut", "seconds"):
         table.add_column(name, justify="right")

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from medagents_async.errors import UsageError
-
-from .plausible import plausible
-from .rules import load_script
-from .server import Simulator
+from medagents_async.simulator import load_script, plausible, running
 
 
 def latency(text: str) -> float | tuple[float, float]:
@@ -24,11 +18,8 @@ def latency(text: str) -> float | tuple[float, float]:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m medagents_async.simulator",
-        description="An OpenAI-compatible server that answers like vLLM, from a script.",
-    )
+    """Build the parser of the command line; most options are those of `Simulator`."""
+    parser = argparse.ArgumentParser("python -m medagents_async.simulator", description=__doc__)
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--script", type=Path, metavar="FILE.json", help="default: invented words")
@@ -43,47 +34,19 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Find uvloop's, which saves a quarter of the time; None is asyncio's own."""
-    try:
-        factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
-    except ImportError:
-        return None
-    return factory
-
-
-async def serve(options: argparse.Namespace) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    over = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
-    async with Simulator(
-        load_script(options.script) if options.script else plausible,
-        model=options.model or "simulator",
-        host=options.host,
-        port=options.port,
-        max_model_len=options.max_model_len,
-        api_key=options.api_key,
-        latency=options.latency,
-        max_num_seqs=options.max_num_seqs,
-        max_queued=options.max_queued,
-        prefix_cache=options.prefix_cache,
-        keep=0,
-    ) as simulator:
-        if options.ready_file:  # moved into place: whoever waits for it never reads half
-            draft = options.ready_file.with_name(options.ready_file.name + ".part")
-            draft.write_text(simulator.url + "\n")
-            draft.replace(options.ready_file)
-        print(simulator.url, flush=True)
-        await over.wait()
-
-
 def main() -> int:
-    """Run the command; the exit status is 0, or 2 if it cannot start."""
-    options = arguments().parse_args()
+    """Serve until SIGINT or SIGTERM; the exit status is 0, or 2 if it cannot start."""
+    options = vars(arguments().parse_args())
+    file, ready_file = options.pop("script"), options.pop("ready_file")
+    options["model"] = options["model"] or "simulator"
+    ends = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # for `sigwait`, in all threads
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(options))
+        with running(load_script(file) if file else plausible, keep=0, **options) as simulator:
+            if ready_file:
+                ready_file.write_text(simulator.url + "\n")
+            print(simulator.url, flush=True)
+            signal.sigwait(ends)
     except (UsageError, OSError) as error:
         print(f"simulator: {error}", file=sys.stderr)
         return 2

@@ -458,6 +458,36 @@ def test_interrupt_finishes_what_is_in_flight(run: MakeRun, rows: Rows) -> None:
     assert job.canonical() == undisturbed.canonical()
 
 
+def test_second_signal_ends_at_once_and_files_stay_valid(run: MakeRun, rows: Rows) -> None:
+    def script(request: Request) -> Reply:
+        hangs = request.stage == "summarise" and request.question_id != "q0"
+        return Reply(fault="hang") if hangs and request.attempt == 0 else agreeing(request)
+
+    with running(agreeing) as simulator:
+        undisturbed = run(simulator.url, rows(4), "undisturbed")
+        assert undisturbed().code == 0
+    with running(script) as simulator:
+        job = run(simulator.url, rows(4))
+        process = job.start("--drain", "1000")
+        until(lambda: simulator.in_flight == 3 and job.output.exists() and len(job.rows()) == 1)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert finish(process).code == 130
+        assert job().code == 0
+    assert job.canonical() == undisturbed.canonical()
+
+
+def test_drain_is_bounded(run: MakeRun, rows: Rows) -> None:
+    with running(lambda _: Reply(fault="hang")) as simulator:
+        job = run(simulator.url, rows(2))
+        process = job.start("--drain", "0.2")
+        until(lambda: simulator.in_flight == 4)
+        process.send_signal(signal.SIGTERM)
+        result = finish(process)
+    assert result.code == 130
+    assert "gave up calls" in result.err
+
+
 def test_dry_run_shows_and_sends_nothing(run: MakeRun, rows: Rows) -> None:
     with running(agreeing) as simulator:
         job = run(simulator.url, rows(3))

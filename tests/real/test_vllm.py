@@ -15,6 +15,7 @@ MakeRun = Callable[..., Run]
 
 pytestmark = pytest.mark.real
 
+DOMAINS = "Cardiology|Neurology|Urology|Oncology|Genetics"
 SHORT = [
     *("--set", "recruit_tokens=16"),
     *("--set", "analysis_tokens=24"),
@@ -113,6 +114,8 @@ def test_shared_prefix_is_cached(vllm: RealServer, run: MakeRun, rows: Rows) -> 
         # A question of its own: another test's prompts would be in the cache already.
         fresh = {**rows(1)[0], "question": f"What does {layout} save in a server that caches?"}
         job = run(vllm.url, [fresh], layout)
-        job(*SHORT, "--set", "constrain=true", "--set", f"layout={layout}", env=vllm.env)
+        panel = ["--set", f"domains={DOMAINS}", "--set", "option_domains=Surgery|Radiology"]
+        layout_of = ["--set", f"layout={layout}", "--set", "constrain=true"]
+        assert job(*SHORT, *panel, *layout_of, env=vllm.env).code == 0
         cached[layout] = job.rows()[0]["usage"]["cached_tokens"]
     assert cached["shared-prefix"] > cached["paper"]
