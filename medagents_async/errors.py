@@ -23,10 +23,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from medagents_async.types import Completion
+from typing import ClassVar
 
 
 class MedAgentsError(Exception):
@@ -90,7 +87,6 @@ class CallError(MedAgentsError):
 
     kind: ClassVar[str] = "call"
     stage: str | None = None  # filled in by `ask`, which knows it
-    completion: Completion | None = None  # of a wordless reply: what it cost and why it ended
 
 
 class Unavailable(CallError):

@@ -103,7 +103,11 @@ async def _run(
         stopped = error
         raise
     finally:
-        result = {"output": str(job.output), **summary(totals, clock() - begun)}
+        result = {
+            "output": str(job.output),
+            **summary(totals, clock() - begun),
+            "most_in_flight": scheduler.statistics().peak,
+        }
         if isinstance(stopped, RunStopped):
             stopped.summary = result
         _finish(sink, manifest, result, server, stopped)

@@ -130,7 +130,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model said. `text` holds no thinking, and is empty only in a failed call."""
+    """What the model said. `text` holds no thinking; `ask` never returns an empty one."""
 
     text: str
     finish_reason: str

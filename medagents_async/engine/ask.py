@@ -12,6 +12,7 @@ import orjson
 
 from medagents_async.engine.dialect import Dialect
 from medagents_async.engine.journal import Record
+from medagents_async.engine.replies import wordless
 from medagents_async.engine.retry import Attempts
 from medagents_async.engine.scheduler import Priority
 from medagents_async.errors import CallError, Refused
@@ -130,7 +131,7 @@ class Asker:
     async def _complete(
         self, make: Callable[[], Call], agent: str | None, round_: int, depth: int
     ) -> Completion:
-        failure: CallError | None = None
+        completion, failure = None, None
         while True:
             call = make()
             recalled = self.record.recall(call)
@@ -142,28 +143,19 @@ class Asker:
             try:
                 completion = await self.desk.complete(call, (self.order, depth), attempts)
                 self.record.add(call, completion, attempts)
-                break
             except CallError as error:
                 if isinstance(error, Refused) and self.desk.dialect.learn(call, error):
                     continue
-                error.stage = call.stage
                 failure = error
-                break
-        self.steps.append(
-            Step(
-                call,
-                agent,
-                round_,
-                failure.completion if failure else completion,
-                failure,
-                attempts.queued_s,
-                attempts.seconds,
-                attempts.attempts,
-                self.desk.server,
-            )
-        )
+            break
+        if completion is not None:
+            failure = wordless(completion)
+        times = (attempts.queued_s, attempts.seconds, attempts.attempts)
+        self.steps.append(Step(call, agent, round_, completion, failure, *times, self.desk.server))
         if failure is not None:
+            failure.stage = call.stage
             raise failure
+        assert completion is not None  # noqa: S101 - either way there is one or a failure
         return completion
 
 

@@ -31,8 +31,8 @@ LONGEST_WISH_S = 300.0
 def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
     """The completion in an answer to `/chat/completions`.
 
-    Raises CallError: Unavailable for what may pass, Refused for what may not, and Malformed,
-    Empty, ReasoningOnly or Truncated for a 200 that holds nothing usable.
+    Its text may be empty: see `wordless`. Raises CallError: Unavailable for what may pass,
+    Refused for what may not, Malformed for a 200 that is no completion.
     """
     if status != 200:
         raise _failure(status, headers, body)
@@ -52,12 +52,7 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
         raise Unavailable(f"the server broke the reply off ({finish_reason})")
     text, thinking = parsing.visible(content or "")
     reasoning = "\n".join(part for part in (reasoning, thinking) if part) or None
-    completion = Completion(text, finish_reason, usage, reasoning, fingerprint)
-    if not text:
-        wordless = _wordless(finish_reason, reasoning)
-        wordless.completion = completion
-        raise wordless
-    return completion
+    return Completion(text, finish_reason, usage, reasoning, fingerprint)
 
 
 def load(body: bytes) -> Any:
@@ -103,11 +98,14 @@ def _failure(status: int, headers: Mapping[str, str], body: bytes) -> CallError:
     return Refused(status, words)
 
 
-def _wordless(finish_reason: str, reasoning: str | None) -> CallError:
-    if finish_reason == "length":
-        where = "while the model was still thinking" if reasoning else "before any text"
+def wordless(completion: Completion) -> CallError | None:
+    """Why a completion has no text, None where it has some."""
+    if completion.text:
+        return None
+    if completion.truncated:
+        where = "while the model was still thinking" if completion.reasoning else "before any text"
         return Truncated(f"the token limit was reached {where}; raise this stage's limit")
-    if reasoning:
+    if completion.reasoning:
         return ReasoningOnly("the model thought, but wrote no answer")
     return Empty("the model's reply is empty")
 

@@ -47,8 +47,8 @@ class Server:
     WATCH_S = 1.0  # between looks while calls wait
     PROBE_S = 10.0  # for one look
     SILENT_LOOKS = 6  # looks without an answer in a row before a busy server counts as gone
-    # No success for so long, and so many failures: longer than three tries of a call can take,
-    # shorter than most sequences of the default five, so that an outage costs hardly any call.
+    # So many failures in a row over so long: longer than three tries of a call can take, shorter
+    # than most sequences of the default five, so that an outage costs hardly any call.
     REFUSING_S = 8.0
     REFUSALS = 8
 
@@ -73,8 +73,8 @@ class Server:
         self._accept_change = accept_change
         self._waiting: set[asyncio.Timeout] = set()
         self._down = False
-        self._failures = 0  # since the last success
-        self._succeeded = 0.0  # when that was, on the loop's clock
+        self._failures = 0  # in a row
+        self._failing_since = 0.0  # on the loop's clock
         self._suspicion = asyncio.Event()
         self._next_look = asyncio.Event()  # set when the next look that begins is over
         self._verifying = asyncio.Lock()
@@ -86,6 +86,8 @@ class Server:
         ServerChanged when the reply shows another fingerprint than those before, or a refusal
         turns out to be one of all calls.
         """
+        clock = asyncio.get_running_loop().time
+        sent = clock()
         if self._down:  # its slot was granted just before that was known
             raise Unavailable(f"{self.name} went down", went_down=True)
         try:
@@ -96,6 +98,8 @@ class Server:
                 finally:
                     self._waiting.discard(limit)
         except Unavailable as error:
+            if self._failures == 0:
+                self._failing_since = clock()
             self._failures += 1
             error.went_down = await self._is_outage()
             raise
@@ -108,7 +112,10 @@ class Server:
                 raise Unavailable(f"{self.name} went down", went_down=True) from None
             raise TimedOut(f"no whole reply within {self._timeout:g} s (--timeout)") from None
         self._check_fingerprint(completion.fingerprint)
-        self._failures, self._succeeded = 0, asyncio.get_running_loop().time()
+        if (
+            sent >= self._failing_since
+        ):  # one from before says nothing: a draining server ends those
+            self._failures = 0
         self.answered += 1
         self.tokens += completion.usage.prompt_tokens + completion.usage.completion_tokens
         return completion
@@ -118,7 +125,6 @@ class Server:
     async def watch(self) -> None:
         """Look after the server for ever. Raises ServerGone when it stays away too long."""
         clock = asyncio.get_running_loop().time
-        self._succeeded = clock()
         while True:
             try:
                 async with asyncio.timeout(self.WATCH_S):
@@ -130,8 +136,8 @@ class Server:
             look, self._next_look = self._next_look, asyncio.Event()
             self._down = not await self._alive()
             look.set()
-            unsuccessful = clock() - self._succeeded
-            if self._down or (self._failures >= self.REFUSALS and unsuccessful >= self.REFUSING_S):
+            lasting = clock() - self._failing_since >= self.REFUSING_S
+            if self._down or (self._failures >= self.REFUSALS and lasting):
                 await self._outage()
 
     async def _is_outage(self) -> bool:
@@ -161,7 +167,7 @@ class Server:
             ) from None
         await self._verify()
         log.warning("%s is back", self.name)
-        self._down, self._failures, self._succeeded = False, 0, clock()
+        self._down, self._failures = False, 0
         self._scheduler.resume(self)
 
     async def _alive(self) -> bool:

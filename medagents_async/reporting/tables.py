@@ -21,7 +21,10 @@ def printable(text: object) -> str:
 
 
 def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line a row: what was said against the answer key; `cut` counts the replies that ended at their token limit."""
+    """One line a row: what was said against the answer key.
+
+    `cut` counts the replies that ended at their token limit.
+    """
     table = Table(box=SIMPLE)
     for name in ("id", "status", "said", "key"):
         table.add_column(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -119,6 +121,30 @@ def test_refusal_of_all_calls_ends_the_run_and_of_one_call_that_question(
         result = finish(process)
     assert result.code == 3
     assert "is not what it was" in result.err
+
+
+def test_server_that_drains_costs_no_question(run: MakeRun, rows: Rows) -> None:
+    """It refuses new calls in good health while it answers old ones, one after the other."""
+    old: set[str] = set()
+    replaced = threading.Event()
+
+    async def script(request: Request) -> Reply:
+        if request.request_id.startswith("probe"):
+            replaced.set()  # a new server is there by the time that the run asks for a token
+        if request.stage == "analyse_question" and len(old) < 9:
+            old.add(request.request_id)
+            await asyncio.sleep(len(old))  # the last of them is answered after nine seconds
+        elif old and not replaced.is_set():
+            return Reply(status=503)
+        return agreeing(request)
+
+    with running(script) as simulator:
+        job = run(simulator.url, rows(6))
+        # With fewer tries a call may use them up before the run has made out that all are refused.
+        result = job("--concurrency", "16", "--retries", "9")
+    assert "refuses every call" in result.err
+    assert {row["status"] for row in job.rows()} == {"ok"}
+    assert result.code == 0
 
 
 def test_server_that_is_late_is_waited_for(run: MakeRun, rows: Rows) -> None:

@@ -41,7 +41,8 @@ def server(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_lost(server: Vllm, run: MakeRun, rows: Rows, way: str) -> None:
     job = run(server.url, rows(12))
-    options = [*SHORT, "--set", "analysis_tokens=200", "--set", "constrain=true"]
+    # With fewer tries a call may use them up before the run has made out that all are refused.
+    options = [*SHORT, "--set", "analysis_tokens=200", "--set", "constrain=true", "--retries", "9"]
     process = job.start(*options, "--concurrency", "16", env={"MEDAGENTS_API_KEY": KEY})
     journal = job.folder / "out.journal"
     until(lambda: journal.exists() and len(list(journal.iterdir())) >= 4)
@@ -53,7 +54,8 @@ def test_nothing_is_lost(server: Vllm, run: MakeRun, rows: Rows, way: str) -> No
     server.start()
     result = finish(process)
     errors = [row["error"] for row in job.rows() if row["error"]]
-    assert (result.code, errors) == (0, []), result.err
+    assert not errors, errors
+    assert result.code == 0
     assert Counter(row["id"] for row in job.rows()) == Counter(f"q{n}" for n in range(12))
     assert {row["status"] for row in job.rows()} == {"ok"}
     assert "is back" in result.err
