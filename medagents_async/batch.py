@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -86,7 +87,7 @@ def batch(
         str | None,
         typer.Option(
             envvar=["MEDAGENTS_API_KEY", "OPENAI_API_KEY"],
-            help="Better in the environment: other users can read a command line.",
+            help="Better in the environment; from the command line it is moved there at once.",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Default: the one that is served.")] = None,
@@ -145,6 +146,7 @@ def batch(
 ) -> None:
     """Run every question of IN.jsonl through a method; one row each in OUT.jsonl."""
     given = locals()
+    _hide_key()
     # Until the run itself takes over, SIGTERM ends the command as SIGINT does.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     console = Console(stderr=True)
@@ -180,6 +182,20 @@ def batch(
     if summary is not None:
         _tell(summary, console, as_json=as_json)
     raise typer.Exit(status)
+
+
+def _hide_key() -> None:
+    """Start anew with the key in the environment where it was on the command line.
+
+    Every user of a machine can read a command line; an environment only its owner.
+    """
+    words = sys.orig_argv
+    for place, word in enumerate(words):
+        name, equals, key = word.partition("=")
+        if name == "--api-key":
+            rest = words[place + 1 :] if equals else words[place + 2 :]
+            environment = {**os.environ, "MEDAGENTS_API_KEY": key or words[place + 1]}
+            os.execve(sys.executable, [*words[:place], *rest], environment)  # noqa: S606
 
 
 def _tell(summary: Mapping[str, Any], console: Console, *, as_json: bool) -> None:

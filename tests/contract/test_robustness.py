@@ -258,6 +258,24 @@ def test_key_with_a_newline_works_and_with_odd_characters_is_refused(
         assert job(env={"MEDAGENTS_API_KEY": "sk-ключ"}).code == 2
 
 
+@pytest.mark.parametrize("given", [["--api-key", "sk-right"], ["--api-key=sk-right"]])
+def test_key_on_the_command_line_does_not_stay_there(
+    run: MakeRun, rows: Rows, given: list[str]
+) -> None:
+    seen = []
+
+    def script(request: Request) -> Reply:
+        seen.append(Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        return agreeing(request)
+
+    with running(script, api_key="sk-right", latency=0.05) as simulator:
+        job = run(simulator.url, rows(1))
+        process = job.start(*given, "--set", "stages=direct")
+        assert finish(process).code == 0
+    assert seen
+    assert all(b"sk-right" not in line and b"stages=direct" in line for line in seen)
+
+
 @pytest.mark.parametrize("target", ["/dev/null", "/dev/stdout", "folder"])
 def test_out_must_be_a_file(run: MakeRun, rows: Rows, target: str) -> None:
     with running(agreeing) as simulator:
