@@ -9,12 +9,11 @@ from __future__ import annotations
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from medagents_async.simulator import Reply, Request, plausible, running
-from tests.campaigns.ledger import Line, judge, show
+from tests.campaigns.ledger import Line, Sound, judge, show
 from tests.conftest import question_row
 from tests.support.command import Run
 
@@ -67,27 +66,30 @@ def struck(request: Request) -> bool:
     return zlib.crc32(request.request_id.encode()) % EVERY == 0
 
 
-def passing(fault: Reply) -> Callable[[Request], Reply]:
-    return lambda request: fault if request.attempt < 2 and struck(request) else plausible(request)
-
-
-def lasting(fault: Reply, victims: set[str]) -> Callable[[Request], Reply]:
-    return lambda request: (
-        fault if request.stage == STRUCK and request.question_id in victims else plausible(request)
+def passing(fault: Reply) -> Sound:
+    return Sound(
+        lambda request: fault if request.attempt < 2 and struck(request) else plausible(request),
+        [fault],
     )
 
 
-def one(
-    name: str,
-    script: Callable[[Request], Reply],
-    clean: dict[str, Any],
-    expected: dict[str, str],
-) -> Line:
+def lasting(fault: Reply, victims: set[str]) -> Sound:
+    return Sound(
+        lambda request: (
+            fault
+            if request.stage == STRUCK and request.question_id in victims
+            else plausible(request)
+        ),
+        [fault],
+    )
+
+
+def one(name: str, script: Sound, clean: dict[str, Any], expected: dict[str, str]) -> Line:
     with tempfile.TemporaryDirectory() as folder, running(script) as simulator:
         job = Run(Path(folder), simulator.url, [question_row(n) for n in range(QUESTIONS)])
         result = job(*OPTIONS)
         line = judge(name, job, QUESTIONS, clean, expected)
-        line.bad["repeated"] = simulator.repeated
+        line.bad["repeated"] = script.repeated
         line.bad["exit"] = abs(result.code - (1 if expected else 0))
         line.bad["journal"] = len(job.journal())
         return line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from medagents_async.simulator import Reply, Request
 from tests.support.command import Run
 
 
@@ -26,6 +28,24 @@ class Line:
     @property
     def sound(self) -> bool:
         return not any(self.bad.values())
+
+
+class Sound:
+    """A script that counts the sound replies of another one, by call: no call may get two."""
+
+    def __init__(self, script: Callable[[Request], Reply], faults: Collection[Reply]) -> None:
+        self._script, self._faults = script, faults
+        self._answered = Counter[str]()
+
+    def __call__(self, request: Request) -> Reply:
+        reply = self._script(request)
+        self._answered[request.request_id] += not any(reply is fault for fault in self._faults)
+        return reply
+
+    @property
+    def repeated(self) -> int:
+        calls = (count for name, count in self._answered.items() if not name.startswith("probe/"))
+        return sum(max(0, count - 1) for count in calls)
 
 
 def judge(

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from medagents_async.simulator import Reply, Request, plausible, running
 from tests.campaigns.faults import LASTING, PASSING, STRUCK
+from tests.campaigns.ledger import Sound
 from tests.conftest import question_row
 from tests.support.command import Run
 
@@ -61,7 +62,8 @@ def lines_in(path: Path, known: tuple[int, int]) -> tuple[int, int]:
 
 def main() -> int:
     console = Console(width=120)
-    with tempfile.TemporaryDirectory() as folder, running(script, keep=1) as simulator:
+    sound = Sound(script, [*PASSING_KINDS, *(reply for reply, _ in LASTING_KINDS)])
+    with tempfile.TemporaryDirectory() as folder, running(sound, keep=1) as simulator:
         job = Run(Path(folder), simulator.url, [question_row(n) for n in range(QUESTIONS)])
         begun = time.monotonic()
         process = job.start(
@@ -94,7 +96,7 @@ def main() -> int:
             "lost": QUESTIONS - len(ids),
             "doubled": rows - len(ids),
             "wrong": wrong,
-            "repeated": simulator.repeated,
+            "repeated": sound.repeated,
             "warnings": err.count("Warning") + err.count("Traceback"),
             "exit": abs(process.returncode - 1),
             "left in the journal": len(job.journal()),
