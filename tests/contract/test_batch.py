@@ -265,7 +265,7 @@ def test_nothing_of_the_answer_key_reaches_a_prompt(run: MakeRun, rows: Rows) ->
 def test_text_passes_through_unharmed(run: MakeRun, rows: Rows) -> None:
     text = (
         "{{ options }} {% if %} {0} %s ## task\nOption: C \\boxed{B} <think> \u202e 🩺 \u2028 \x00"
-        + "ы" * 50_000
+        + "ы" * 100_000  # 200 KB
     )
     row = {**rows(1)[0], "question": text, "options": {"A": text + "a", "B": "🫀"}, "answer": "B"}
     with running(lambda _: Reply(text), max_model_len=10**6) as simulator:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +260,39 @@ def test_key_with_a_newline_works_and_with_odd_characters_is_refused(
         job = run(simulator.url, rows(1))
         assert job(env={"MEDAGENTS_API_KEY": "sk-right\n"}).code == 0
         assert job(env={"MEDAGENTS_API_KEY": "sk-ключ"}).code == 2
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl for a certificate")
+def test_server_without_a_trusted_certificate_gets_no_key(
+    run: MakeRun, rows: Rows, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(self.headers)
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # broken handshakes
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        job = run(f"https://127.0.0.1:{server.server_port}/v1", rows(1))
+        result = job(env={"MEDAGENTS_API_KEY": "sk-right"})
+        server.shutdown()
+    assert (result.code, received) == (2, [])
+    assert "certificate" in result.err
 
 
 @pytest.mark.parametrize("given", [["--api-key", "sk-right"], ["--api-key=sk-right"]])
