@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 #: No test may depend on how fast the machine is; this only ends a test that hangs.
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 #: What two runs may differ in: when and where calls were made, never what came out.
 VOLATILE = {"seconds", "queued_s", "attempts", "server", "retries"}
