@@ -17,7 +17,7 @@ from medagents_async.engine.servers import Server
 from medagents_async.engine.sink import SUMMED, Sink
 from medagents_async.errors import CallError, Interrupted, MedAgentsError
 from medagents_async.fan_out import first_error
-from medagents_async.types import Decision, Item, Outcome, Solve
+from medagents_async.types import Decision, Item, Outcome, Solve, Status
 
 log = logging.getLogger(__name__)
 
@@ -126,11 +126,11 @@ class Runner:
             decision, error = Decision(None), _described(first_error(raised), item)
         finally:
             started()
-        status = "error" if error else "ok" if decision.option is not None else "unparsed"
+        status: Status = "error" if error else "ok" if decision.option is not None else "unparsed"
         outcome = Outcome(
             item,
             repeat,
-            status,  # type: ignore[arg-type]  # the three literals above
+            status,
             decision.option,
             decision.detail,
             error,

@@ -441,10 +441,10 @@ async def test_seats_and_queue(session: aiohttp.ClientSession) -> None:
         return Reply()
 
     async with Simulator(script, max_num_seqs=2, max_queued=2) as simulator:
-        tasks = []
+        tasks: list[asyncio.Task[Any]] = []
         for number in range(4):
             tasks.append(asyncio.create_task(post(session, simulator, str(number))))
-            await simulator.until(lambda want=number + 1: simulator.in_flight == want)  # type: ignore[misc]
+            await simulator.until(lambda: simulator.in_flight == len(tasks))
         assert (simulator.engine.running, order) == (2, ["0", "1"])
         _, metrics = await get(session, simulator, "/metrics")
         assert 'vllm:num_requests_running{engine="0",model_name="simulator"} 2.0' in metrics
