@@ -9,6 +9,7 @@ from pathlib import Path
 
 from medagents_async.errors import UsageError
 from medagents_async.simulator import load_script, plausible, running
+from medagents_async.simulator.profiles import PROFILES
 
 
 def latency(text: str) -> float | tuple[float, float]:
@@ -25,6 +26,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--script", type=Path, metavar="FILE.json", help="default: invented words")
     parser.add_argument("--model", action="append", metavar="NAME", help="repeatable")
     parser.add_argument("--latency", type=latency, default=0.0, metavar="S|LOW:HIGH")
+    parser.add_argument("--profile", metavar="NAME", help=f"time like {', '.join(PROFILES)}")
     parser.add_argument("--max-model-len", type=int, default=16_384, metavar="N")
     parser.add_argument("--api-key", metavar="KEY")
     parser.add_argument("--max-num-seqs", type=int, metavar="N")

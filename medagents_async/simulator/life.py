@@ -94,10 +94,6 @@ class Life:
         if self._listener is not None:
             self._listener.close()
 
-    def set_health(self, ok: bool) -> None:
-        """Let /health say 200 or 503."""
-        self.healthy = ok
-
     async def until(self, condition: Callable[[], bool], timeout: float | None = 30.0) -> None:
         """Wait until `condition` holds. Raises TimeoutError after `timeout` seconds."""
         async with asyncio.timeout(timeout):

@@ -7,12 +7,16 @@ order or chance, so runs against it must agree however they are scheduled.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import orjson
 
+from medagents_async.simulator import tokens
 from medagents_async.simulator.script import Reply, Request
+from medagents_async.simulator.structured import instance
 
 SPECIALTIES = (
     "Cardiology|Pulmonology|Gastroenterology|Nephrology|Endocrinology|Hematology|Oncology|"
@@ -29,6 +33,17 @@ _SENTENCES = (
     "Age, medication and comorbidity raise the risk of thromboembolic disease in this patient.",
     "Management starts with stabilization, then further tests and treatment of the cause.",
 )
+_SENTENCE_TOKENS = 16.75  # on average
+#: What `realistic` writes at a stage, from … to, in tokens: a chat model of some 8B parameters,
+#: left to itself, in MedAgents' stages. Others are as long as `plausible` makes them.
+LENGTHS: Mapping[str, tuple[int, int]] = {
+    "analyse_question": (220, 380),
+    "analyse_option": (220, 380),
+    "summarise": (380, 520),
+    "revise": (380, 520),
+    "advise": (90, 190),
+    "decide": (10, 150),
+}
 _COUNT = re.compile(
     r"\b(\d\d?) (?:[\w-]+ ){0,4}?(?:sub)?(?:fields|domains|specialists|experts|agents)\b"
 )
@@ -39,16 +54,46 @@ _OPTION = re.compile(r"^\W{0,3}([A-Z])[).:] ", re.MULTILINE)
 def plausible(request: Request) -> Reply:
     """Say what a model with no knowledge and good manners would.
 
-    A choice in `structured_outputs` decides, else the stage; in any other, it is prose, which
-    ends in an option if the user's text asks for one.
+    A choice or schema that constrains the reply decides, else the stage; in any other, it is
+    prose, which ends in an option if the user's text asks for one.
     """
-    content = orjson.dumps([request.body.get("messages"), request.body.get("seed")])
-    dice = Random(content)  # noqa: S311
-    choice = (request.body.get("structured_outputs") or {}).get("choice")
-    return Reply(_choose(choice, dice) if choice else _text(request, dice))
+    return Reply(_constrained(request, (dice := _dice(request))) or _text(request, dice))
 
 
-def _text(request: Request, dice: Random) -> str:
+def realistic(request: Request) -> Reply:
+    """Say the same at a real model's length (`LENGTHS`), the end-of-text token included."""
+    dice = _dice(request)
+    text = _constrained(request, dice)
+    if text is None:
+        span = LENGTHS.get(request.stage)
+        length = round(dice.uniform(*span) / _SENTENCE_TOKENS) if span else None
+        text = _text(request, dice, length)
+    return replace(Reply(text), completion_tokens=tokens.count(tokens.encode(text)) + 1)
+
+
+def _dice(request: Request) -> Random:
+    content = [request.body.get("messages"), request.body.get("seed")]
+    if request.sample:
+        content.append(request.sample)
+    return Random(orjson.dumps(content))  # noqa: S311
+
+
+def _constrained(request: Request, dice: Random) -> str | None:
+    constraints: Mapping[str, Any] = request.body.get("structured_outputs") or {}
+    wanted: Mapping[str, Any] = request.body.get("response_format") or {}
+    if choice := constraints.get("choice"):
+        return _choose(choice, dice)
+    schema = constraints.get("json") or wanted.get("json_schema", {}).get("schema")
+    if wanted.get("type") == "json_object":
+        schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+    if schema is None:
+        return None
+    schema = orjson.loads(schema) if isinstance(schema, str) else schema
+    return orjson.dumps(instance(schema, dice)).decode()
+
+
+def _text(request: Request, dice: Random, length: int | None = None) -> str:
+    """What the stage wants; where it wants prose, of `length` sentences."""
     match request.stage:
         case "recruit_question" | "recruit_option":
             return f"Medical Field: {' | '.join(_specialties(request, dice))}"
@@ -56,18 +101,21 @@ def _text(request: Request, dice: Random) -> str:
             experts = enumerate(_specialties(request, dice), start=1)
             return "\n".join(f"{n}. {expert} - {_prose(1, dice)}" for n, expert in experts)
         case "summarise" | "revise":
-            return f"Key Knowledge: {_prose(5, dice)}\nTotal Analysis: {_prose(13, dice)}"
+            knowledge = _prose(length // 4 if length else 5, dice)
+            analysis = _prose(length - length // 4 if length else 13, dice)
+            return f"Key Knowledge: {knowledge}\nTotal Analysis: {analysis}"
         case "vote":
             return _choose(("YES", "NO"), dice)
         case "decide":
-            return f"Option: {dice.choice(_letters(request))}"
+            reasons = f"{_prose(length, dice)}\n\n" if length else ""
+            return f"{reasons}Option: {dice.choice(_letters(request))}"
         case "rank":
             letters = _letters(request)
             return f"Ranking: {' > '.join(dice.sample(letters, len(letters)))}"
         case "triage":
             return f"Complexity: {dice.choice(('low', 'moderate', 'high'))}"
     if "Option:" not in request.user:
-        return _prose(dice.randint(10, 19), dice)
+        return _prose(length or dice.randint(10, 19), dice)
     roomy = (request.body.get("max_tokens") or _ROOM_FOR_REASONS) >= _ROOM_FOR_REASONS
     reasons = f"{_prose(5, dice)}\n\n" if roomy else ""
     return f"{reasons}Option: {dice.choice(_letters(request))}"

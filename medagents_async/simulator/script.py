@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ class Request:
     raw: bytes = b""
     arrival: int = 0  # counts the chat requests of this server from 0
     attempt: int = 0  # how often this X-Request-Id came before
+    sample: int = 0  # which of the `n` replies that the body asks for
 
     @cached_property
     def contents(self) -> list[tuple[str, str]]:
@@ -77,6 +79,11 @@ class Reply:
     body: bytes | None = None  # instead of the whole body
     error: str | None = None  # the words of the error body
     fingerprint: str | None = None  # instead of the server's
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is an HTTP error."""
+        return self.status >= HTTPStatus.BAD_REQUEST
 
 
 Script = Callable[[Request], Reply | Awaitable[Reply]]

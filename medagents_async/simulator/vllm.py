@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,20 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from medagents_async.simulator import tokens
 from medagents_async.simulator.script import Reply, Request
 
 Body = dict[str, Any]
+#: A gauge or counter, one by `finished_reason`, or a histogram's (sum, count).
+Metric = float | Mapping[str, float] | tuple[float, float]
 
 _TYPES = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError"}
-# English clinical text takes about 1.4 tokens a word in the usual vocabularies; pieces of up to
-# eight letters, with punctuation counted apart, come close to that.
-_TOKEN = re.compile(r"\w{1,8}|[^\w\s]")
 
 
 def cut(text: str, limit: int) -> tuple[str, int]:
     """(`text` up to its first `limit` tokens, how many tokens that are)."""
-    count = len(_TOKEN.findall(text))
-    if count <= limit:
-        return text, count
-    ends = [token.end() for token in _TOKEN.finditer(text)]
-    return text[: ends[limit - 1]] if limit else "", limit
+    left, encoded = tokens.cut(text, limit)
+    return left, tokens.count(encoded)
 
 
 @dataclass
@@ -58,10 +54,12 @@ class Chat(BaseModel):
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1)
+    n: int = 1
+    structured_outputs: dict[str, Any] | None = None
 
 
-def check(request: Request, models: Sequence[str], max_model_len: int) -> list[str]:
-    """Give the tokens of the prompt, or raise Refused."""
+def check(request: Request, models: Sequence[str], max_model_len: int) -> bytes:
+    """Give the tokens of the prompt, as `tokens.encode` does, or raise Refused."""
     try:
         chat = Chat.model_validate_json(request.raw)
     except ValidationError as error:
@@ -75,47 +73,74 @@ def check(request: Request, models: Sequence[str], max_model_len: int) -> list[s
     if not chat.messages:
         words = "Cannot apply chat template to an empty conversation."
         raise Refused(400, f"{words} Provide at least one message.")
-    prompt = _TOKEN.findall(request.text)
-    if len(prompt) >= max_model_len:
+    _check_sampling(chat)
+    prompt = tokens.encode(request.text)
+    if (length := tokens.count(prompt)) >= max_model_len:
         words = f"This model's maximum context length is {max_model_len} tokens. However, your"
-        raise Refused(400, f"{words} prompt contains {len(prompt)} input tokens.", "input_tokens")
+        raise Refused(400, f"{words} prompt contains {length} input tokens.", "input_tokens")
     return prompt
 
 
+def _check_sampling(chat: Chat) -> None:
+    if chat.n < 1:
+        raise Refused(400, f"n must be at least 1, got {chat.n}.")
+    if chat.n > 1 and chat.temperature == 0:
+        raise Refused(400, f"n must be 1 when using greedy sampling, got {chat.n}.")
+    constraints = chat.structured_outputs or {}
+    if len(constraints.keys() & {"json", "regex", "choice", "grammar"}) > 1:
+        words = "You can only use one kind of constraints for structured outputs"
+        raise Refused(400, f"{words} ('json', 'regex' or 'choice').")
+    if constraints.get("choice") == []:
+        raise Refused(400, "Choice '[]' cannot be an empty list")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A reply as far as the server lets it get; `count` tokens, of which `tokens` are known."""
+
+    reply: Reply
+    text: str | None
+    reasoning: str | None
+    finish_reason: str
+    count: int
+    tokens: bytes
+
+
+def write(request: Request, reply: Reply, room: int) -> Output:
+    """Cut what does not fit into `room` tokens, or the request's max_tokens, in silence."""
+    limit = min(request.body.get("max_tokens") or room, room)
+    thought, thought_tokens = tokens.cut(reply.reasoning or "", limit)
+    text, text_tokens = tokens.cut(reply.text or "", limit - tokens.count(thought_tokens))
+    thought_out = thought == (reply.reasoning or "")
+    whole = thought_out and text == (reply.text or "")
+    written = thought_tokens + text_tokens
+    return Output(
+        reply,
+        text if thought_out and reply.text is not None else None,
+        thought or None,
+        reply.finish_reason if whole else "length",
+        (reply.completion_tokens if whole else None) or tokens.count(written),
+        written,
+    )
+
+
 def completion(
-    request: Request, reply: Reply, room: int, prompt_tokens: int, cached_tokens: int | None
+    request: Request, outputs: Sequence[Output], prompt_tokens: int, cached_tokens: int | None
 ) -> Body:
     """Build a chat completion, but for the server's `model` and `system_fingerprint`.
 
-    A reply that does not fit into `room` tokens, or the request's max_tokens, is cut in silence.
     `cached_tokens` is None where the server does not tell. The reply's own token counts go first.
     """
-    limit = min(request.body.get("max_tokens") or room, room)
-    thought, thought_tokens = cut(reply.reasoning or "", limit)
-    text, text_tokens = cut(reply.text or "", limit - thought_tokens)
-    thought_out = thought == (reply.reasoning or "")
-    whole = thought_out and text == (reply.text or "")
-    message = {
-        "role": "assistant",
-        "content": text if thought_out and reply.text is not None else None,
-        reply.reasoning_field: thought or None,
-        **dict.fromkeys(("refusal", "annotations", "audio", "function_call")),
-    }
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": reply.finish_reason if whole else "length",
-        **dict.fromkeys(("logprobs", "stop_reason", "token_ids", "routed_experts")),
-    }
+    reply = outputs[0].reply
     prompt = reply.prompt_tokens or prompt_tokens
-    generated = reply.completion_tokens or thought_tokens + text_tokens
+    generated = sum(output.count for output in outputs)
     cached = cached_tokens if reply.cached_tokens is None else reply.cached_tokens
     details = {"cached_tokens": cached, "created_cache_tokens": 0, "multimodal_tokens": None}
     return {
         "id": f"chatcmpl-{request.request_id or request.arrival}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "choices": [choice],
+        "choices": [_choice(index, output) for index, output in enumerate(outputs)],
         "usage": {
             "prompt_tokens": prompt,
             "total_tokens": prompt + generated,
@@ -128,6 +153,21 @@ def completion(
     }
 
 
+def _choice(index: int, output: Output) -> Body:
+    message = {
+        "role": "assistant",
+        "content": output.text,
+        output.reply.reasoning_field: output.reasoning,
+        **dict.fromkeys(("refusal", "annotations", "audio", "function_call")),
+    }
+    return {
+        "index": index,
+        "message": message,
+        "finish_reason": output.finish_reason,
+        **dict.fromkeys(("logprobs", "stop_reason", "token_ids", "routed_experts")),
+    }
+
+
 def model_list(models: Sequence[str], max_model_len: int) -> Body:
     """Build the body of /v1/models."""
     common = {"object": "model", "owned_by": "vllm", "parent": None, "max_model_len": max_model_len}
@@ -137,16 +177,24 @@ def model_list(models: Sequence[str], max_model_len: int) -> Body:
 
 def tokenization(request: Request, max_model_len: int) -> Body:
     """Build the body of /tokenize, of messages or a prompt; the tokens' numbers mean nothing."""
-    count = len(_TOKEN.findall(request.body.get("prompt", request.text)))
+    count = tokens.count(tokens.encode(request.body.get("prompt", request.text)))
     numbers = list(range(count))
     return {"count": count, "max_model_len": max_model_len, "tokens": numbers, "token_strs": None}
 
 
-def metrics(model: str, values: Mapping[str, float]) -> str:
+def metrics(model: str, values: Mapping[str, Metric]) -> str:
     """Write Prometheus text of `values`, by vLLM's names without `vllm:`."""
     lines = []
     for name, value in values.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
+        if isinstance(value, tuple):
+            kind, series = "histogram", {("_sum", ""): value[0], ("_count", ""): value[1]}
+        elif isinstance(value, Mapping):
+            kind = "counter"
+            series = {("", f'finished_reason="{why}",'): x for why, x in value.items()}
+        else:
+            kind, series = "counter" if name.endswith("_total") else "gauge", {("", ""): value}
         lines.append(f"# TYPE vllm:{name} {kind}\n")
-        lines.append(f'vllm:{name}{{engine="0",model_name="{model}"}} {float(value)}\n')
+        for (suffix, label), number in series.items():
+            labels = f'engine="0",{label}model_name="{model}"'
+            lines.append(f"vllm:{name}{suffix}{{{labels}}} {float(number)}\n")
     return "".join(lines)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -27,9 +28,11 @@ from medagents_async.simulator import (
     Simulator,
     load_script,
     plausible,
+    realistic,
     running,
 )
-from medagents_async.simulator.plausible import SPECIALTIES
+from medagents_async.simulator.plausible import LENGTHS, SPECIALTIES
+from medagents_async.simulator.profiles import find
 from medagents_async.simulator.vllm import cut
 
 SAMPLES = os.environ.get("MEDAGENTS_VLLM_SAMPLES", "")
@@ -89,14 +92,15 @@ def shape(value: object) -> object:
 # -- the bodies ------------------------------------------------------------------------------
 
 IN_VLLMS_WORDS = (
-    "auth_missing auth_models_missing auth_wrong err_empty_messages err_method "
-    "err_not_found_route err_unknown_model health version"
+    "auth_missing auth_models_missing auth_wrong err_empty_messages err_method err_n0 "
+    "err_not_found_route err_unknown_model health so_empty_choice so_two version"
 )
 IN_VLLMS_SHAPE = (
-    "auth_ok auth_tokenize_missing chat_basic chat_content_parts chat_length chat_no_system "
-    "chat_request_id chat_weird_role err_bad_json err_max_tokens_0 err_max_tokens_str "
-    "err_missing_messages err_prompt_plus_max_tokens err_prompt_too_long "
-    "err_temperature_negative err_top_p err_unknown_param so_choice so_legacy_guided_choice "
+    "auth_ok auth_tokenize_missing chat_basic chat_content_parts chat_length chat_n3 "
+    "chat_no_system chat_request_id chat_weird_role err_bad_json err_max_tokens_0 "
+    "err_max_tokens_str err_missing_messages err_prompt_plus_max_tokens err_prompt_too_long "
+    "err_temperature_negative err_top_p err_unknown_param so_choice so_json "
+    "so_legacy_guided_choice so_response_format_json_object so_response_format_json_schema "
     "tokenize_prompt"
 )
 
@@ -146,10 +150,11 @@ async def test_bodies_have_vllms_shape(session: aiohttp.ClientSession, name: str
 async def test_metrics_are_vllms(session: aiohttp.ClientSession) -> None:
     real = {line.rpartition(" ")[0] for line in sample("metrics")["response"]["body"].splitlines()}
     real |= set(sample("metrics")["response"]["body"].splitlines())
-    async with Simulator(model="smollm2-135m-instruct") as simulator:
-        _, text = await get(session, simulator, "/metrics")
-    for line in text.splitlines():
-        assert (line if line.startswith("#") else line.rpartition(" ")[0]) in real
+    for profile in (None, "cpu-tiny"):
+        async with Simulator(model="smollm2-135m-instruct", profile=profile) as simulator:
+            _, text = await get(session, simulator, "/metrics")
+        for line in text.splitlines():
+            assert (line if line.startswith("#") else line.rpartition(" ")[0]) in real
 
 
 async def test_completion_shape(session: aiohttp.ClientSession) -> None:
@@ -212,6 +217,10 @@ async def test_completion_shape(session: aiohttp.ClientSession) -> None:
         ({"top_p": 0}, 400, "Input should be greater than 0"),
         ({"top_p": 1.1}, 400, "Input should be less than or equal to 1"),
         ({"max_tokens": 0}, 400, "Input should be greater than or equal to 1"),
+        ({"n": 0}, 400, "n must be at least 1, got 0."),
+        ({"n": 2, "temperature": 0}, 400, "n must be 1 when using greedy sampling, got 2."),
+        ({"structured_outputs": {"choice": []}}, 400, "cannot be an empty list"),
+        ({"structured_outputs": {"choice": ["A"], "regex": "A"}}, 400, "only use one kind"),
     ],
 )
 async def test_refusals(
@@ -286,6 +295,60 @@ async def test_prefix_cache_only_on_demand(session: aiohttp.ClientSession) -> No
         _, metrics = await get(session, simulator, "/metrics")
         hits = 'vllm:prefix_cache_hits_total{engine="0",model_name="simulator"} 192.0'
         assert hits in metrics.splitlines()
+
+
+async def test_a_profile_takes_time_and_fills_the_metrics(session: aiohttp.ClientSession) -> None:
+    quick = replace(find("cpu-tiny"), step_s=0.001, sequence_s=0, token_s=0, request_s=0)
+    async with Simulator(profile=quick, prefix_cache=True) as simulator:
+        assert simulator.max_model_len == 4096
+        text = "fever " * 100
+        begun = simulator.loop.time()
+        for cached in (0, 96):  # blocks of 32 tokens
+            _, answer = await post(session, simulator, text, max_tokens=10)
+            assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == cached
+        tokens = answer["usage"]["completion_tokens"]
+        assert simulator.loop.time() - begun >= 2 * tokens * 0.001 * 0.999
+        await post(session, simulator, "a short one")
+        _, metrics = await get(session, simulator, "/metrics")
+    values = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
+    told = {name.partition("{")[0].removeprefix("vllm:"): float(x) for name, x in values.items()}
+    assert told["prefix_cache_queries_total"] == 203
+    assert told["prefix_cache_hits_total"] == told["prompt_tokens_cached_total"] == 96
+    assert told["request_queue_time_seconds_count"] == 3
+    assert told["num_requests_running"] == told["num_preemptions_total"] == 0
+    reasons = 'vllm:request_success_total{engine="0",finished_reason="length"'
+    assert values[f'{reasons},model_name="simulator"}}'] == "2.0"
+
+
+async def test_a_profile_limits_seats_and_queue(session: aiohttp.ClientSession) -> None:
+    slow = replace(find("cpu-tiny"), max_num_seqs=1, step_s=0.05)
+    async with Simulator(profile=slow, max_queued=1) as simulator:
+        tasks = []
+        for text in "ab":
+            tasks.append(asyncio.create_task(post(session, simulator, text)))
+            await simulator.until(lambda: simulator.in_flight == len(tasks))
+        assert (await post(session, simulator, "one too many"))[0] == 503
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await simulator.until(lambda: simulator.in_flight == 0)
+        assert (await post(session, simulator, "again", max_tokens=1))[0] == 200
+        await simulator.until(lambda: simulator.engine.running == 0)
+
+
+async def test_n_samples_are_n_choices(session: aiohttp.ClientSession) -> None:
+    def script(request: Request) -> Reply:
+        return Reply(f"sample {request.sample}" + " more" * request.sample)
+
+    for profile in (None, "cpu-tiny"):
+        async with Simulator(script, profile=profile) as simulator:
+            _, answer = await post(session, simulator, n=3, max_tokens=3)
+        said = [choice["message"]["content"] for choice in answer["choices"]]
+        assert said == ["sample 0", "sample 1 more", "sample 2 more"]
+        assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+        reasons = [choice["finish_reason"] for choice in answer["choices"]]
+        assert reasons == ["stop", "stop", "length"]
+        assert answer["usage"]["completion_tokens"] == 2 + 3 + 3
 
 
 # -- replies and faults ----------------------------------------------------------------------
@@ -647,6 +710,7 @@ def test_the_command(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     command = [sys.executable, "-W", "error", "-m", "medagents_async.simulator", "--port", "0"]
     command += ["--script", str(script), "--ready-file", str(ready), "--latency", "0:0.01"]
+    command += ["--profile", "cpu-tiny"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -660,6 +724,13 @@ def test_the_command(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert (process.returncode, errors) == (0, b"")
+
+
+def test_the_command_refuses_an_unknown_profile() -> None:
+    command = [sys.executable, "-m", "medagents_async.simulator", "--profile", "tpu"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert b"no profile 'tpu'; there are llama-3.1-8b-h100, " in done.stderr
 
 
 def test_the_command_refuses_a_bad_script(tmp_path: Path) -> None:
@@ -743,6 +814,60 @@ def test_plausible_obeys_a_choice() -> None:
         text = f"{QUESTION} {n}"
         assert ask(text, "decide", structured_outputs={"choice": ["D", "E"]}) in ("D", "E")
         assert ask(text, "vote", structured_outputs={"choice": ["Yes", "No"]}) in ("Yes", "No")
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answer": {"enum": ["A", "B"]},
+        "score": {"type": "integer", "minimum": 1, "maximum": 5},
+        "sure": {"type": "boolean"},
+        "share": {"type": "number", "maximum": 0.5},
+        "reasons": {"type": "array", "items": {"type": "string"}, "minItems": 3},
+        "next": {"anyOf": [{"const": "biopsy"}, {"type": "null"}]},
+        "note": {"type": ["string", "null"], "maxLength": 2},
+        "rest": {},
+    },
+}
+
+
+def test_plausible_obeys_a_schema() -> None:
+    for fields in (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+    ):
+        said = json.loads(ask(QUESTION, "decide", **fields))
+        assert list(said) == list(SCHEMA["properties"])
+        assert said["answer"] in ("A", "B")
+        assert 1 <= said["score"] <= 5
+        assert type(said["sure"]) is bool
+        assert 0 <= said["share"] <= 0.5
+        assert [type(reason) for reason in said["reasons"]] == [str] * 3
+        assert (said["next"], len(said["note"]), said["rest"]) == ("biopsy", 2, None)
+    said = json.loads(ask(QUESTION, response_format={"type": "json_object"}))
+    assert isinstance(said["answer"], str)
+
+
+def test_plausible_samples_differ() -> None:
+    request = Request(body=body(QUESTION, seed=1), stage="analyse_question")
+    texts = {plausible(replace(request, sample=n)).text for n in range(5)}
+    assert len(texts) == 5
+
+
+@pytest.mark.parametrize("stage", LENGTHS)
+def test_realistic_replies_are_as_long_as_a_models(stage: str) -> None:
+    low, high = LENGTHS[stage]
+    lengths = []
+    for n in range(100):
+        reply = realistic(Request(body=body(f"{QUESTION} {n}"), stage=stage))
+        assert reply.text is not None
+        assert reply.completion_tokens == cut(reply.text, 9999)[1] + 1
+        lengths.append(reply.completion_tokens)
+    assert low - 20 < min(lengths) < max(lengths) < high + 20
+    assert abs(sum(lengths) / len(lengths) - (low + high) / 2) < 25
+    vote = realistic(Request(body=body(QUESTION), stage="vote"))
+    assert (vote.text in ("YES", "NO"), vote.completion_tokens) == (True, 2)
 
 
 def test_what_vllm_ignores_is_ignored() -> None:

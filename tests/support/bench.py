@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,11 @@ from medagents_async.engine.journal import Record
 from medagents_async.engine.retry import Attempts
 from medagents_async.engine.scheduler import Priority
 from medagents_async.prompts import PromptPack
+from medagents_async.simulator import clock
 from medagents_async.types import Call, Completion, Decision, Question, Sampling, Step, Usage
-from tests.support import virtual_time
 
-#: A reply's text, or the error that the call raises.
-Said = str | Exception
+#: A reply's text, one for each sample, or the error that the call raises.
+Said = str | Sequence[str] | Exception
 Model = Callable[[Call], Said]
 
 QUESTION = Question(
@@ -77,14 +77,16 @@ def answer(
         said = model(call)
         if isinstance(said, Exception):
             raise said
-        return Completion(said, "stop", Usage(100, 10, 0))
+        first, *more = [said] if isinstance(said, str) else said
+        return Completion(first, "stop", Usage(100, 10, 0), more=tuple(more))
 
     desk = Desk(PromptPack(found.name), "m", Sampling(), None, 0, complete, "http://server/v1")
-    asker = Asker(desk, question, 0, 0, Record(None), lambda: None)
     solve = found.solver(found.parameters(preset, settings))
 
-    async def main() -> Decision:
-        return await solve(question, asker)
+    async def main() -> tuple[Decision, list[Step]]:
+        asker = Asker(desk, question, 0, 0, Record(None), lambda: None)
+        decision = await solve(question, asker)
+        return decision, sorted(asker.steps, key=lambda step: step.order)
 
-    decision = virtual_time.run(main())
-    return Seen(decision, spans, sorted(asker.steps, key=lambda step: step.order), bodies)
+    decision, steps = clock.run(main())
+    return Seen(decision, spans, steps, bodies)

@@ -18,7 +18,7 @@ import orjson
 PATIENCE_S = 240.0
 
 #: What two runs may differ in: when and where calls were made, never what came out.
-VOLATILE = {"seconds", "queued_s", "attempts", "server", "retries"}
+VOLATILE = {"seconds", "asked_s", "queued_s", "attempts", "server", "retries"}
 
 
 @dataclass(frozen=True)
