@@ -14,7 +14,7 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,15 +23,27 @@ from medagents_async.types import Decision, Solve
 
 #: An async function (question, ask, *, parameters), or a class that makes one from parameters.
 MethodFunction = Callable[..., Awaitable[Decision]] | type[Solve]
+F = TypeVar("F", bound=MethodFunction)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A registered method: its function, its parameters' defaults and its presets."""
+    """A registered method: its function, its parameters' defaults and its presets.
+
+    `calls` and `depth` say how many calls a question takes, and how many of them wait for one
+    another; for people, who read them in `--list-methods`.
+    """
 
     name: str
     function: MethodFunction
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    calls: str = "not stated"
+    depth: str = "not stated"
+
+    @functools.cached_property
+    def hints(self) -> dict[str, Any]:
+        """Parameter name to its annotated type."""
+        return get_type_hints(self.function, include_extras=True)
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
@@ -45,19 +57,20 @@ class Method:
     def parameters(self, preset: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Every parameter's value: the defaults, then the preset, then `settings`.
 
-        Raises UsageError on an unknown preset or parameter and on a value of the wrong type.
+        Raises UsageError on an unknown preset or parameter, on a value of the wrong type, and
+        where the method refuses them together or cannot read a file that they name.
         """
         if preset is not None and preset not in self.presets:
             known = ", ".join(self.presets) or "none"
             raise UsageError(f"method {self.name} has no preset {preset!r}; it has: {known}")
         values = {**self.defaults, **(self.presets[preset] if preset else {})}
-        hints = get_type_hints(self.function, include_extras=True)
         for name, value in settings.items():
             if name not in values:
                 raise UsageError(
                     f"method {self.name} has no parameter {name!r}; it has: {', '.join(values)}"
                 )
-            values[name] = _typed(self.name, name, hints[name], value)
+            values[name] = _typed(self.name, name, self.hints[name], value)
+        self.solver(values)  # a class checks its parameters when it is made
         return values
 
     def solver(self, parameters: Mapping[str, Any]) -> Solve:
@@ -71,12 +84,16 @@ _REGISTRY: dict[str, Method] = {}
 
 
 def method(
-    name: str, *, presets: Mapping[str, Mapping[str, Any]] | None = None
-) -> Callable[[MethodFunction], MethodFunction]:
-    """Register the decorated function as `--method NAME`."""
+    name: str,
+    *,
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    calls: str = Method.calls,
+    depth: str = Method.depth,
+) -> Callable[[F], F]:
+    """Register the decorated function or class as `--method NAME`."""
 
-    def register(function: MethodFunction) -> MethodFunction:
-        _REGISTRY[name] = Method(name, function, presets or {})
+    def register(function: F) -> F:
+        _REGISTRY[name] = Method(name, function, presets or {}, calls, depth)
         return function
 
     return register

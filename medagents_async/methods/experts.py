@@ -45,11 +45,14 @@ def named(fields: Sequence[str], beside: Sequence[Expert] = ()) -> list[Expert]:
 
 
 async def recruit(
-    ask: Ask, stage: str, count: int, *, max_tokens: int
+    ask: Ask, stage: str, count: int, *, max_tokens: int, **shown: Any
 ) -> tuple[list[str], dict[str, int]]:
-    """Exactly `count` fields, and how many the model named, were padded and were cut."""
+    """Exactly `count` fields, and how many the model named, were padded and were cut.
+
+    `shown` is what the prompt shows beside the count; an `n` in it numbers the call.
+    """
     try:
-        reply = await ask(stage, max_tokens=max_tokens, count=count)
+        reply = await ask(stage, max_tokens=max_tokens, count=count, **shown)
         fields = parsing.fields(reply.text)
     except SILENT:
         fields = []
