@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from medagents_async import job as jobs
-from medagents_async import methods, preview
+from medagents_async import methods, preview, shards
 from medagents_async.datasets.reader import Selection
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import RunStopped, UsageError
-from medagents_async.plan import AUTO_CONCURRENCY, Job, plan
+from medagents_async.plan import Job, plan
 from medagents_async.reporting import tables
 
 EPILOG = (
@@ -33,19 +33,30 @@ EPILOG = (
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def _concurrency(text: str) -> int:
+def _concurrency(text: str) -> int | str:
     if text == "auto":
-        return AUTO_CONCURRENCY
+        return text
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter("want a whole number from 1, or auto")
     return int(text)
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """KEY=VALUE in two. Raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--set {text}: want KEY=VALUE")
     return name, value
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise typer.BadParameter(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise typer.BadParameter('want a JSON object, such as {"top_k": 20}')
+    return found
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -57,15 +68,12 @@ def _shard(text: str) -> tuple[int, int]:
 
 def _list_methods(wanted: bool) -> None:
     if wanted:
-        for found in methods.every_method().values():
-            presets = ", ".join(found.presets) or "none"
-            typer.echo(f"{found.name}  presets: {presets}")
-            for name, value in found.defaults.items():
-                typer.echo(f"    {name}={value}")
+        for method in methods.every_method().values():
+            typer.echo("\n".join(preview.described(method)))
         raise typer.Exit
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop's, which saves a quarter of the CPU, where it installs."""
     try:
         import uvloop
@@ -104,6 +112,10 @@ def batch(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="The most that any call may ask for.")
     ] = None,
+    extra_body: Annotated[
+        Any,
+        typer.Option(parser=_object, metavar="JSON", help="Fields to add to every request."),
+    ] = "{}",
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="All samples' seeds derive from it.")
     ] = 0,
@@ -120,7 +132,12 @@ def batch(
     sample: Annotated[int | None, typer.Option(min=1, help="N questions, by --seed.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Times to run each question.")] = 1,
     shard: Annotated[
-        Any, typer.Option(parser=_shard, metavar="I/N", help="Part I of N, by question id.")
+        Any,
+        typer.Option(
+            parser=_shard,
+            metavar="I/N",
+            help="Part I of N, by question id; in a Slurm array by default the task's.",
+        ),
     ] = None,
     trace: Annotated[Trace, typer.Option(help="How much of each call OUT keeps.")] = "full",
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows")] = False,
@@ -141,13 +158,21 @@ def batch(
         bool, typer.Option("--dry-run", help="Check and show, send nothing.")
     ] = False,
     list_methods: Annotated[
-        bool, typer.Option("--list-methods", callback=_list_methods, is_eager=True)
+        bool,
+        typer.Option(
+            "--list-methods",
+            callback=_list_methods,
+            is_eager=True,
+            help="What methods, presets and parameters there are.",
+        ),
     ] = False,
 ) -> None:
     """Run every question of IN.jsonl through a method; one row each in OUT.jsonl."""
     given = locals()
     _hide_key()
-    # Until the run itself takes over, SIGTERM ends the command as SIGINT does.
+    # Until the run itself takes over, SIGTERM ends the command as SIGINT does, which a shell has
+    # set to be ignored where it starts a command in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     console = Console(stderr=True)
     logging.basicConfig(
@@ -162,14 +187,14 @@ def batch(
         given |= {
             "base_url": base_url[0],
             "api_key": (api_key or "").strip() or None,
-            "settings": dict(_setting(text) for text in settings or ()),
-            "selection": Selection(limit, sample, seed, shard),
+            "settings": dict(setting(text) for text in settings or ()),
+            "selection": Selection(limit, sample, seed, shard or shards.of_array(os.environ)),
         }
         job = Job(**{field.name: given[field.name] for field in dataclasses.fields(Job)})
         if dry_run:
             asyncio.run(preview.show(plan(job), Console()))
             return
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             summary = runner.run(jobs.run(job, console))
         status = 1 if summary["error"] else 0
     except (UsageError, RunStopped) as error:

@@ -92,18 +92,25 @@ class CallError(MedAgentsError):
 class Unavailable(CallError):
     """The server could not answer now; the same call may pass later.
 
-    `retry_after` is the server's own wish in seconds, `went_down` says that the server itself
-    stopped, which is no fault of the call and uses up none of its retries.
+    `retry_after` is the server's own wish in seconds. `went_down` says that the server itself
+    stopped, which is no fault of the call and uses up none of its retries; `busy`, that it had no
+    room for the call.
     """
 
     kind = "unavailable"
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, went_down: bool = False
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        went_down: bool = False,
+        busy: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.went_down = went_down
+        self.busy = busy
 
 
 class TimedOut(Unavailable):

@@ -8,20 +8,24 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+import httpx
 from rich.console import Console
 
-from medagents_async.engine.client import Client, open_transport
+from medagents_async.engine.client import Client, open_pair
+from medagents_async.engine.dialect import Dialect, knows_structured_outputs
 from medagents_async.engine.journal import Journal
-from medagents_async.engine.retry import Retrying
-from medagents_async.engine.runner import Runner, Totals
-from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.retry import Attempts, Retrying
+from medagents_async.engine.runner import Runner, Service, Totals
+from medagents_async.engine.scheduler import FIRST, Scheduler
 from medagents_async.engine.servers import Identity, Server
 from medagents_async.engine.sink import Sink
+from medagents_async.engine.steering import MOST, Steering
 from medagents_async.errors import OutputFailed, RunStopped
 from medagents_async.manifest import Manifest
 from medagents_async.plan import Job, Plan, plan
@@ -34,16 +38,28 @@ log = logging.getLogger(__name__)
 SPARE_DESCRIPTORS = 64
 
 
-async def run(job: Job, console: Console) -> dict[str, Any]:
+#: Watches a run from beside it, until cancelled.
+Observer = Callable[[Scheduler, Server, Totals], Coroutine[Any, Any, None]]
+
+
+async def run(
+    job: Job,
+    console: Console,
+    *,
+    connect: Callable[[], tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]] = open_pair,
+    observers: Sequence[Observer] = (),
+) -> dict[str, Any]:
     """Run `job` to its end and return its summary; progress goes to `console`.
 
-    Raises UsageError before anything is sent, RunStopped when the run ended early.
+    `connect` gives the transports for calls and for probes. Raises UsageError before anything is
+    sent, RunStopped when the run ended early.
     """
     planned = plan(job)
-    transport, probes = open_transport(), open_transport(reuse=False)
+    transport, probes = connect()
     try:
         client = Client(transport, probes, job.base_url, job.api_key)
-        scheduler = Scheduler(_affordable(job.concurrency), job.rate)
+        most = _affordable(MOST if job.concurrency == "auto" else job.concurrency)
+        scheduler = Scheduler(most, job.rate)
         server = Server(
             client,
             scheduler,
@@ -53,14 +69,19 @@ async def run(job: Job, console: Console) -> dict[str, Any]:
         )
         identity = await server.identify(job.model, job.wait_server)
         planned.check_room(identity)
-        return await _run(planned, scheduler, server, identity, console)
+        return await _run(planned, scheduler, server, identity, console, observers)
     finally:
         await transport.aclose()
         await probes.aclose()
 
 
 async def _run(
-    planned: Plan, scheduler: Scheduler, server: Server, identity: Identity, console: Console
+    planned: Plan,
+    scheduler: Scheduler,
+    server: Server,
+    identity: Identity,
+    console: Console,
+    observers: Sequence[Observer],
 ) -> dict[str, Any]:
     job = planned.job
     manifest = Manifest(job.output, planned.configuration(identity.model))
@@ -74,16 +95,25 @@ async def _run(
         lambda key: planned.source.wants(key[0]) and key[1] < job.repeats,
     )
     retrying = Retrying(scheduler, server, job.retries)
+    dialect = Dialect(
+        None
+        if knows_structured_outputs(identity.version)
+        else lambda call: retrying.complete(call, FIRST, Attempts())
+    )
+    services: list[Service] = [Progress(totals, scheduler, server, console).keep_drawing]
+    if job.concurrency == "auto":
+        services.append(Steering(scheduler, server, scheduler.limit).steer)
+    services.extend(partial(observe, scheduler, server, totals) for observe in observers)
     runner = Runner(
         planned.method.solver(planned.parameters),
-        planned.desk(identity.model, retrying.complete, server.name),
+        planned.desk(identity.model, retrying.complete, server.name, dialect),
         scheduler,
         server,
         journal,
         sink,
         totals,
         job.drain,
-        Progress(totals, scheduler, server, console).keep_drawing,
+        services,
     )
     clock = asyncio.get_running_loop().time
     begun = clock()

@@ -6,18 +6,31 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from medagents_async import methods
 from medagents_async.datasets import reader
 from medagents_async.engine.ask import Complete, Desk
+from medagents_async.engine.dialect import Dialect
 from medagents_async.engine.servers import Identity
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import UsageError
 from medagents_async.prompts import PromptPack
 from medagents_async.types import Sampling
 
-AUTO_CONCURRENCY = 64
+#: Fields of a request that are not left to `--extra-body`.
+DECIDED = {
+    "model",
+    "messages",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "seed",
+    "n",
+    "stream",
+    "structured_outputs",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +50,7 @@ class Job:
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int = 0
-    concurrency: int = AUTO_CONCURRENCY
+    concurrency: int | Literal["auto"] = "auto"
     rate: float | None = None
     timeout: float = 600.0
     retries: int = 5
@@ -49,6 +62,7 @@ class Job:
     server_grace: float = 600.0
     accept_server_change: bool = False
     drain: float = 30.0
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,9 +77,21 @@ class Plan:
     prompts: PromptPack
     sampling: Sampling
 
-    def desk(self, model: str, complete: Complete, server: str) -> Desk:
+    def desk(
+        self, model: str, complete: Complete, server: str, dialect: Dialect | None = None
+    ) -> Desk:
         job = self.job
-        return Desk(self.prompts, model, self.sampling, job.max_tokens, job.seed, complete, server)
+        return Desk(
+            self.prompts,
+            model,
+            self.sampling,
+            job.max_tokens,
+            job.seed,
+            complete,
+            server,
+            job.extra_body,
+            dialect or Dialect(),
+        )
 
     def configuration(self, model: str) -> dict[str, Any]:
         """All that decides a result: see `Manifest`."""
@@ -74,12 +100,13 @@ class Plan:
         return {
             "method": job.method,
             "method_source": sha256(own.read_bytes()).hexdigest()[:16] if own.is_file() else None,
-            "parameters": self.parameters,
+            "parameters": {name: _content(value) for name, value in self.parameters.items()},
             "prompts": self.prompts.digest,
             "model": model,
             "sampling": asdict(self.sampling),
             "max_tokens": job.max_tokens,
             "seed": job.seed,
+            "extra_body": job.extra_body,
             "input": self.source.digest,
         }
 
@@ -104,12 +131,25 @@ class Plan:
             )
 
 
+def _content(value: Any) -> Any:
+    """A file that a parameter names as a digest of what it holds: that decides, not its place."""
+    if not isinstance(value, Path):
+        return value
+    try:
+        return f"sha256:{sha256(value.read_bytes()).hexdigest()[:16]}"
+    except OSError as error:
+        raise UsageError(f"cannot read {value}: {error.strerror}") from error
+
+
 def plan(job: Job) -> Plan:
     """Check the input, the method, its parameters and its prompts. Raises UsageError."""
     if job.output.exists() and not job.output.is_file():
         raise UsageError(f"{job.output} is no file that rows can be read back from")
     if job.output.exists() and job.input.exists() and job.output.samefile(job.input):
         raise UsageError(f"{job.output} is the input; write to another file")
+    decided = sorted(DECIDED & set(job.extra_body))
+    if decided:
+        raise UsageError(f"--extra-body: {', '.join(decided)} have options or are decided here")
     method = methods.find(job.method)
     flags = {"temperature": job.temperature, "top_p": job.top_p}
     given = {name: value for name, value in flags.items() if value is not None}

@@ -1,8 +1,14 @@
-"""`--dry-run`: the first question's prompts and the calls to expect, without a server."""
+"""What can be seen without a server: `--list-methods`, and `--dry-run` on the first question."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
 import orjson
+from annotated_types import Ge, Gt, Le
 from rich.console import Console
 from rich.text import Text
 
@@ -10,10 +16,49 @@ from medagents_async.engine.ask import Asker
 from medagents_async.engine.journal import Record
 from medagents_async.engine.retry import Attempts
 from medagents_async.engine.scheduler import Priority
+from medagents_async.methods import Method
 from medagents_async.plan import Plan
 from medagents_async.reporting.tables import printable
 from medagents_async.simulator import Request, plausible
 from medagents_async.types import Call, Completion, Usage
+
+
+def described(method: Method) -> Iterator[str]:
+    """Lines on a method: calls and their depth for one question, presets, parameters."""
+    yield method.name
+    yield f"    calls a question: {method.calls}"
+    yield f"    one after another: {method.depth}"
+    for name, values in method.presets.items():
+        changes = " ".join(f"{key}={value}" for key, value in values.items()) or "the defaults"
+        yield f"    --preset {name}: {changes}"
+    for name, default in method.defaults.items():
+        yield f"    --set {name}={default}  ({_type(method.hints[name])})"
+
+
+def _type(hint: Any) -> str:
+    """A parameter's annotated type, in a user's words."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return " ".join([_type(parts[0]), *map(_limit, parts[1:])])
+    if kind is Literal:
+        return "|".join(str(part) for part in parts)
+    if kind in (Union, UnionType):
+        return " or ".join(_type(part) for part in parts)
+    if kind is list:
+        return f"list of {_type(parts[0])}, as a|b|c"
+    names = {NoneType: "None", Path: "file", bool: "True or False"}
+    return names[hint] if hint in names else str(getattr(hint, "__name__", hint))
+
+
+def _limit(limit: object) -> str:
+    match limit:
+        case Ge(bound):
+            return f">= {bound}"
+        case Gt(bound):
+            return f"> {bound}"
+        case Le(bound):
+            return f"<= {bound}"
+    return str(limit)
 
 
 async def show(plan: Plan, console: Console) -> None:

@@ -113,6 +113,7 @@ class Call:
     n: int
     body: bytes  # the JSON request, encoded once
     max_tokens: int
+    samples: int = 1
 
     @property
     def session_id(self) -> str:
@@ -130,13 +131,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model said. `text` holds no thinking; `ask` never returns an empty one."""
+    """What the model said. `text` holds no thinking; `ask` never returns an empty one.
+
+    A call for several samples has those after the first in `more`, which may be empty texts;
+    its `finish_reason` is "length" when any of them was cut, and `usage` is of all together.
+    """
 
     text: str
     finish_reason: str
     usage: Usage
     reasoning: str | None = None
     fingerprint: str | None = None
+    more: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every sample's text, in the server's order."""
+        return (self.text, *self.more)
 
     @property
     def truncated(self) -> bool:
@@ -145,13 +156,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a trace: the completion and how it came about (times in seconds)."""
+    """One call of a trace: the completion and how it came about (times in seconds).
+
+    It was asked for `asked_s` after its question began, then queued, then held a slot.
+    """
 
     call: Call
     agent: str | None
     round: int
     completion: Completion | None
     error: CallError | None
+    asked_s: float
     queued_s: float
     seconds: float
     attempts: int
@@ -164,6 +179,7 @@ class Step:
         return (
             completion is not None
             and completion.truncated
+            and not completion.more
             and 0 < completion.usage.completion_tokens < self.call.max_tokens
         )
 
@@ -217,6 +233,7 @@ class Ask(Protocol):
         top_p: float | None = None,
         max_tokens: int | None = None,
         choice: Sequence[str] = (),
+        samples: int = 1,
         **fields: Any,
     ) -> Awaitable[Completion]:
         """Send one call and wait for its completion.
@@ -226,7 +243,8 @@ class Ask(Protocol):
         counted from 0; it names the call in headers, seeds and the journal, so it must not
         depend on the order in which replies arrive: leave it out only where the stage's calls
         are made in a fixed order. `choice` asks the server to allow only these replies; a server
-        may ignore it, so the reply is parsed all the same.
+        may ignore it, so the reply is parsed all the same. `samples` asks for so many replies to
+        one prompt in one request, each with a seed of its own.
 
         Raises CallError when there is no usable reply.
         """

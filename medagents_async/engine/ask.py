@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ class Desk:
     seed: int
     complete: Complete
     server: str
+    extra_body: Mapping[str, Any] = field(default_factory=dict)  # goes into every request as it is
     dialect: Dialect = field(default_factory=Dialect)
 
 
@@ -58,6 +60,7 @@ class Asker:
     _counts: Counter[str] = field(default_factory=Counter)
     _names: set[tuple[str, int]] = field(default_factory=set)
     _depth: int = 0
+    _begun: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def __call__(
         self,
@@ -73,6 +76,7 @@ class Asker:
         top_p: float | None = None,
         max_tokens: int | None = None,
         choice: Sequence[str] = (),
+        samples: int = 1,
         **fields: Any,
     ) -> Completion:
         """See `types.Ask`."""
@@ -86,9 +90,11 @@ class Asker:
             limit if self.desk.max_tokens is None else min(limit, self.desk.max_tokens),
         )
         number = self._number(stage, n)
+        if choice:
+            await self.desk.dialect.settle(self.desk.model)
 
         def make() -> Call:
-            return self._call(stage, number, prompt, layout or "paper", sampling, choice)
+            return self._call(stage, number, prompt, layout or "paper", sampling, choice, samples)
 
         depth = self._depth + 1
         completion = await self._complete(make, agent, round, depth)
@@ -112,6 +118,7 @@ class Asker:
         layout: Layout,
         sampling: Sampling,
         choice: Sequence[str],
+        samples: int,
     ) -> Call:
         body: dict[str, object] = {
             "model": self.desk.model,
@@ -122,11 +129,12 @@ class Asker:
         }
         if sampling.temperature > 0:
             body["seed"] = seed(self.desk.seed, self.question.id, self.repeat, stage, n)
-        if choice and self.desk.dialect.choice:
-            body["structured_outputs"] = {"choice": list(choice)}
-        return Call(
-            self.question.id, self.repeat, stage, n, orjson.dumps(body), sampling.max_tokens
-        )
+        body |= self.desk.dialect.constraint(choice)
+        if samples > 1:
+            body["n"] = samples
+        body |= self.desk.extra_body
+        encoded = orjson.dumps(body)
+        return Call(self.question.id, self.repeat, stage, n, encoded, sampling.max_tokens, samples)
 
     async def _complete(
         self, make: Callable[[], Call], agent: str | None, round_: int, depth: int
@@ -139,7 +147,7 @@ class Asker:
                 completion, attempts = recalled
                 break
             self.started()
-            attempts = Attempts()
+            attempts = Attempts(asyncio.get_running_loop().time() - self._begun)
             try:
                 completion = await self.desk.complete(call, (self.order, depth), attempts)
                 self.record.add(call, completion, attempts)
@@ -150,7 +158,7 @@ class Asker:
             break
         if completion is not None:
             failure = wordless(completion)
-        times = (attempts.queued_s, attempts.seconds, attempts.attempts)
+        times = (attempts.asked_s, attempts.queued_s, attempts.seconds, attempts.attempts)
         self.steps.append(Step(call, agent, round_, completion, failure, *times, self.desk.server))
         if failure is not None:
             failure.stage = call.stage

@@ -34,6 +34,11 @@ def open_transport(*, reuse: bool = True) -> httpx.AsyncBaseTransport:
     return AiohttpTransport(client=session, verify=False)
 
 
+def open_pair() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
+    """The transports that a `Client` wants: for calls, and for probes."""
+    return open_transport(), open_transport(reuse=False)
+
+
 class Client:
     """Talks to one OpenAI-compatible server at `base_url` (which ends in /v1).
 
@@ -76,7 +81,9 @@ class Client:
         request = httpx.Request("POST", self._chat, headers=headers, content=call.body)
         response = await self._exchange(self._transport, request)
         try:
-            return replies.read(response.status_code, response.headers, response.content)
+            return replies.read(
+                response.status_code, response.headers, response.content, call.samples
+            )
         except CallError as error:
             if self._api_key:  # some servers repeat a key that they refuse
                 error.args = tuple(

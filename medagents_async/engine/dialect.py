@@ -1,25 +1,89 @@
-"""What a server understands of a request, found out from its refusals, once for a run."""
+"""What a server understands of a request, found out once for a run."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from medagents_async.errors import Refused
-from medagents_async.types import Call
+import orjson
+
+from medagents_async.errors import CallError, Refused, Unavailable
+from medagents_async.types import Call, Completion
 
 log = logging.getLogger(__name__)
 
 #: Words of a refusal that mean the constraint itself, not what it constrains.
-NO_CHOICE = ("structured_outputs", "extra inputs", "unexpected", "unknown", "unrecognized")
+NO_CHOICE = ("extra inputs", "unexpected", "unknown", "unrecognized", "not supported")
+#: How a server is told that a reply must be one of some texts: vLLM's present name, its name up
+#: to 0.11, and what other servers have. One that does not know a name may ignore it in silence.
+FORMS: dict[str, Callable[[Sequence[str]], object]] = {
+    "structured_outputs": lambda choice: {"choice": list(choice)},
+    "guided_choice": list,
+    "response_format": lambda choice: {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "choice",
+            "strict": True,
+            "schema": {"type": "string", "enum": list(choice)},
+        },
+    },
+}
+#: Nothing that a model would say by itself.
+PROBE = ("amber-17", "cobalt-42")
+
+
+def knows_structured_outputs(version: str | None) -> bool:
+    """Whether a server of this vLLM version has the present name of constraints, and only that."""
+    found = re.match(r"(\d+)\.(\d+)", version or "")
+    return found is not None and (int(found[1]), int(found[2])) >= (0, 12)
 
 
 @dataclass
 class Dialect:
-    """Parts of a request that may have to be left out."""
+    """Parts of a request that may have to be left out or written in another way.
 
+    With `ask`, the form of a constrained choice is tried out before the first one.
+    """
+
+    ask: Callable[[Call], Awaitable[Completion]] | None = None
     system: bool = True  # a system message: some chat templates have no such role
-    choice: bool = True  # a constrained choice: replies are parsed all the same
+    forms: list[str] = field(default_factory=lambda: list(FORMS))  # the first one is used
+    _trying: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def constraint(self, choice: Sequence[str]) -> dict[str, object]:
+        """The fields that allow only `choice`; none where the server knows no way."""
+        return {form: FORMS[form](choice) for form in self.forms[:1]} if choice else {}
+
+    async def settle(self, model: str) -> None:
+        """Keep the first form that the server obeys. Raises Unavailable."""
+        async with self._trying:
+            if self.ask is None:
+                return
+            while self.forms and not await self._obeys(self.ask, model):
+                self._drop(self.forms[0])
+            self.ask = None
+
+    async def _obeys(self, ask: Callable[[Call], Awaitable[Completion]], model: str) -> bool:
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [{"role": "user", "content": "Say hello."}],
+            "temperature": 0,
+            "top_p": 1,
+            "max_tokens": 16,
+            **self.constraint(PROBE),
+        }
+        call = Call("probe", 0, "probe", list(FORMS).index(self.forms[0]), orjson.dumps(body), 16)
+        try:
+            reply = await ask(call)
+        except Unavailable:
+            raise
+        except CallError:
+            return False
+        return reply.text.strip().strip('"') in PROBE
 
     def learn(self, call: Call, refusal: Refused) -> bool:
         """Whether the call, made anew, leaves out what the server refused."""
@@ -31,9 +95,16 @@ class Dialect:
                 log.warning("the model has no system role; roles go into the user's message")
             self.system = False
             return True
-        if b'"structured_outputs"' in call.body and any(word in words for word in NO_CHOICE):
-            if self.choice:
-                log.warning("the server cannot constrain a choice; replies are only parsed")
-            self.choice = False
-            return True
+        for form in FORMS:
+            if f'"{form}":'.encode() in call.body and any(
+                word in words for word in (form, *NO_CHOICE)
+            ):
+                if form in self.forms:
+                    self._drop(form)
+                return True
         return False
+
+    def _drop(self, form: str) -> None:
+        self.forms.remove(form)
+        if not self.forms:
+            log.warning("the server cannot constrain a choice; replies are only parsed")

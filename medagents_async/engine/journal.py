@@ -97,7 +97,8 @@ class Record:
 
 
 def _entry(row: dict[str, Any]) -> tuple[str, Completion, Attempts]:
-    completion = dict(row["completion"], usage=Usage(**row["completion"]["usage"]))
+    stored = row["completion"]
+    completion = dict(stored, usage=Usage(**stored["usage"]), more=tuple(stored["more"]))
     return row["digest"], Completion(**completion), Attempts(**row["attempts"])
 
 

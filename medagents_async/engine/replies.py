@@ -23,13 +23,14 @@ from medagents_async.errors import (
 from medagents_async.types import Completion, Usage
 
 _MAY_PASS = {408, 425, 429}
+_BUSY = {429, 503}
 #: What vLLM says of a reply that it gave up in the middle, as it does when it is stopped.
 _BROKEN_OFF = {"abort", "error"}
 LONGEST_WISH_S = 300.0
 
 
-def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
-    """The completion in an answer to `/chat/completions`.
+def read(status: int, headers: Mapping[str, str], body: bytes, samples: int = 1) -> Completion:
+    """The completion in an answer to `/chat/completions`, of so many samples.
 
     Its text may be empty: see `wordless`. Raises CallError: Unavailable for what may pass,
     Refused for what may not, Malformed for a 200 that is no completion.
@@ -38,21 +39,34 @@ def read(status: int, headers: Mapping[str, str], body: bytes) -> Completion:
         raise _failure(status, headers, body)
     try:
         reply = load(body)
-        choice = reply["choices"][0]
-        message = choice["message"]
-        content, finish_reason = message.get("content"), choice.get("finish_reason") or "stop"
-        reasoning = message.get("reasoning") or message.get("reasoning_content")
-        usage, fingerprint = _usage(reply.get("usage") or {}), reply.get("system_fingerprint")
-        for part in (content, finish_reason, reasoning, fingerprint):
-            if not isinstance(part, str | None):
-                raise TypeError(f"a {type(part).__name__} where a text should be")
+        first, *others = [_choice(reply["choices"][n]) for n in range(samples)]
+        usage, fingerprint = _usage(reply.get("usage") or {}), _text(reply, "system_fingerprint")
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Malformed(f"not a chat completion ({error}): {excerpt(body)}") from error
-    if finish_reason in _BROKEN_OFF:
-        raise Unavailable(f"the server broke the reply off ({finish_reason})")
-    text, thinking = parsing.visible(content or "")
+    text, reasoning, finish_reason = first
+    for *_, reason in (first, *others):
+        if reason in _BROKEN_OFF:
+            raise Unavailable(f"the server broke the reply off ({reason})")
+        if reason == "length":
+            finish_reason = reason
+    more = tuple(other for other, *_ in others)
+    return Completion(text, finish_reason, usage, reasoning, fingerprint, more)
+
+
+def _choice(choice: Mapping[str, Any]) -> tuple[str, str | None, str]:
+    """(visible text, thinking, finish reason) of one sample."""
+    message = choice["message"]
+    reasoning = _text(message, "reasoning") or _text(message, "reasoning_content")
+    text, thinking = parsing.visible(_text(message, "content") or "")
     reasoning = "\n".join(part for part in (reasoning, thinking) if part) or None
-    return Completion(text, finish_reason, usage, reasoning, fingerprint)
+    return text, reasoning, _text(choice, "finish_reason") or "stop"
+
+
+def _text(holder: Mapping[str, Any], name: str) -> str | None:
+    found = holder.get(name)
+    if not isinstance(found, str | None):
+        raise TypeError(f"a {type(found).__name__} where a text should be")
+    return found
 
 
 def load(body: bytes) -> Any:
@@ -90,9 +104,8 @@ def excerpt(body: bytes, length: int = 300) -> str:
 def _failure(status: int, headers: Mapping[str, str], body: bytes) -> CallError:
     words = server_words(body)
     if status in _MAY_PASS or status >= 500:
-        return Unavailable(
-            f"HTTP {status}: {words}", retry_after=_seconds(headers.get("retry-after"))
-        )
+        wish = _seconds(headers.get("retry-after"))
+        return Unavailable(f"HTTP {status}: {words}", retry_after=wish, busy=status in _BUSY)
     if 300 <= status < 400:
         words = f"redirects are not followed; give {headers.get('location')} as --base-url"
     return Refused(status, words)
@@ -100,7 +113,7 @@ def _failure(status: int, headers: Mapping[str, str], body: bytes) -> CallError:
 
 def wordless(completion: Completion) -> CallError | None:
     """Why a completion has no text, None where it has some."""
-    if completion.text:
+    if any(completion.texts):
         return None
     if completion.truncated:
         where = "while the model was still thinking" if completion.reasoning else "before any text"

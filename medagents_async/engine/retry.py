@@ -16,8 +16,11 @@ MAX_DOWNFALLS = 5
 
 @dataclass(slots=True)
 class Attempts:
-    """How a call came about: seconds without a slot, seconds with one, tries made."""
+    """How a call came about: when it was asked for, in seconds since its question began, seconds
+    without a slot, seconds with one, tries made.
+    """
 
+    asked_s: float = 0.0
     queued_s: float = 0.0
     seconds: float = 0.0
     attempts: int = 0

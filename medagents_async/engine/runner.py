@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from medagents_async.fan_out import first_error
 from medagents_async.types import Decision, Item, Outcome, Solve, Status
 
 log = logging.getLogger(__name__)
+
+#: What goes on beside the questions until they are done.
+Service = Callable[[], Coroutine[Any, Any, None]]
 
 SETTLING_TURNS = 4  # of the event loop: a task, its subtasks, their first calls, the queue
 
@@ -64,7 +67,7 @@ class Runner:
     sink: Sink
     totals: Totals
     drain_s: float
-    watch_progress: Callable[[], Any]
+    services: Sequence[Service] = ()
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -80,13 +83,13 @@ class Runner:
         try:
             async with asyncio.TaskGroup() as services:
                 tasks = [
-                    services.create_task(service)
+                    services.create_task(service())
                     for service in (
-                        self.scheduler.dispatch(),
-                        self.server.watch(),
-                        self.sink.keep_synced(),
-                        self.watch_progress(),
-                        self._drain(),
+                        self.scheduler.dispatch,
+                        self.server.watch,
+                        self.sink.keep_synced,
+                        self._drain,
+                        *self.services,
                     )
                 ]
                 await self._admit(work)

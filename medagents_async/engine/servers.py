@@ -66,6 +66,7 @@ class Server:
         self.identity: Identity | None = None
         self.fingerprint: str | None = None  # may be set to what an earlier run saw
         self.answered = 0  # calls
+        self.busy = 0  # calls refused for want of room
         self.tokens = 0  # prompt and completion tokens of these calls
         self._scheduler = scheduler
         self._timeout = timeout
@@ -101,6 +102,7 @@ class Server:
             if self._failures == 0:
                 self._failing_since = clock()
             self._failures += 1
+            self.busy += error.busy
             error.went_down = await self._is_outage()
             raise
         except Refused as error:

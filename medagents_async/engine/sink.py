@@ -165,11 +165,14 @@ def _trace_row(step: Step, trace: Trace) -> dict[str, Any]:
         "finish_reason": completion.finish_reason if completion else None,
         "usage": completion.usage if completion else None,
         "error": str(step.error) if step.error else None,
+        "asked_s": round(step.asked_s, 6),
         "queued_s": round(step.queued_s, 6),
         "seconds": round(step.seconds, 6),
         "attempts": step.attempts,
         "server": step.server,
     }
+    if completion and completion.more:
+        row["replies"] = completion.texts
     if trace == "brief":
         del row["request"]
     return row

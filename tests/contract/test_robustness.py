@@ -365,11 +365,17 @@ def test_images_are_refused_rather_than_left_out(run: MakeRun, rows: Rows) -> No
     assert (result.code, "images" in result.err) == (2, True)
 
 
-def test_signal_before_the_run_has_begun(run: MakeRun, rows: Rows) -> None:
+@pytest.mark.parametrize("parent", [signal.default_int_handler, signal.SIG_IGN])
+def test_signal_before_the_run_has_begun(run: MakeRun, rows: Rows, parent: Any) -> None:
+    """Also where the shell ignores SIGINT, as it does for what it starts in the background."""
     with running(agreeing) as simulator:
         simulator.call(simulator.stop())
         job = run(simulator.url, rows(1))
-        process = job.start("--wait-server", "100")
+        before = signal.signal(signal.SIGINT, parent)
+        try:
+            process = job.start("--wait-server", "100")
+        finally:
+            signal.signal(signal.SIGINT, before)
         # Its handler is in place once the process has begun to look for the server.
         until(lambda: b"medagents" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
         until(lambda: _catches(process.pid, signal.SIGTERM))

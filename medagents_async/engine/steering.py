@@ -1,0 +1,155 @@
+"""`--concurrency auto`: as many calls in flight as the server can use, and hardly more.
+
+A server with a queue of its own works at full throughput as long as something waits in it, and
+what waits there longer gains nothing. So the number in flight grows while the server's queue is
+empty and shrinks to what the server runs when calls pile up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from medagents_async.engine import load as loads
+from medagents_async.engine.load import Load
+from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.servers import Server
+from medagents_async.errors import Unavailable
+
+START = 64
+LEAST = 8
+#: vLLM runs no more than 1,024 requests at once on the largest GPUs, unless told to.
+MOST = 1024
+FULL = 0.95  # the share of the KV cache in use from which nothing more will fit in
+
+
+@dataclass
+class QueueRule:
+    """The next limit from the server's own queue; `most` is never exceeded.
+
+    Calls that were just added wait for their prefill, while the number running still rises: the
+    server is full only when calls wait and no more of them run than before.
+    """
+
+    most: int
+    patience: int = 3  # looks in a row that must agree
+    _doubling: bool = True  # until the server was full once
+    _running: int = 0  # the most seen since the limit was last changed
+    _full: int = 0
+    _waiting: int = 0  # the fewest that waited while it was full
+    _hungry: int = 0
+    _preemptions: int | None = None
+
+    def next(self, limit: int, load: Load, *, in_flight: int, used_up: bool) -> int:
+        """`used_up`: hardly a slot was free since the last look."""
+        margin = max(2, load.running // 16)  # may wait: the server should never look in vain
+        preempted = 0 if self._preemptions is None else load.preemptions - self._preemptions
+        self._preemptions = load.preemptions
+        rising = load.running > self._running * 1.02
+        self._running = max(self._running, load.running)
+        if in_flight > limit:  # what was lowered has not come about yet
+            return limit
+        if preempted > 0:  # it took back what it had begun: each such call is computed twice
+            self._doubling = False
+            excess = max(load.waiting - margin, min(preempted, limit // 20), 1)
+            return self._changed(limit - excess)
+        if load.waiting > margin:
+            self._hungry = 0
+            self._waiting = min(self._waiting, load.waiting) if self._full else load.waiting
+            self._full = 0 if rising else self._full + 1
+            if self._full < self.patience:
+                return limit
+            self._doubling = False
+            return self._changed(limit - (self._waiting - margin))
+        self._full = 0
+        self._hungry = self._hungry + 1 if used_up and load.waiting <= margin // 2 else 0
+        if self._hungry >= (1 if self._doubling else self.patience) and load.kv_usage < FULL:
+            # What the cache has room for, at most as much again; young calls will still grow.
+            room = limit * (1 - load.kv_usage) / (1 if self._doubling else 2)
+            return self._changed(limit + max(1, int(room)))
+        return limit
+
+    def _changed(self, limit: int) -> int:
+        self._running = self._full = self._hungry = 0
+        return min(max(limit, LEAST), self.most)
+
+
+@dataclass
+class RateRule:
+    """The next limit from what comes back, for servers that tell nothing of their queue.
+
+    A refusal for want of room (429, 503) takes back a fifth. Otherwise the number grows by half
+    while that brings tokens faster, and goes back a step when it does not.
+    """
+
+    most: int
+    gain: float = 1.05
+    _best: float = 0.0  # tokens a second
+    _before: int = 0  # the limit that reached it
+    _settled: bool = False
+    _busy: int = 0
+    _mark: tuple[float, int, int] | None = None  # when the limit changed: time, calls, tokens
+
+    def next(self, limit: int, now: float, server: Server, *, used_up: bool) -> int:
+        """`now` in seconds on the loop's clock; `used_up` as for `QueueRule`."""
+        refused, self._busy = server.busy - self._busy, server.busy
+        if refused:
+            self._settled = True
+            return self._changed(limit - max(1, limit // 5))
+        if self._mark is None or not used_up:
+            self._mark = (now, server.answered, server.tokens)
+            return limit
+        begun, answered, tokens = self._mark
+        if self._settled or server.answered - answered < 2 * limit:  # two rounds of calls
+            return limit
+        rate = (server.tokens - tokens) / (now - begun)
+        if rate < self._best * self.gain:
+            self._settled = True
+            return self._changed(self._before)
+        self._best, self._before = rate, limit
+        return self._changed(limit + limit // 2)
+
+    def _changed(self, limit: int) -> int:
+        self._mark = None
+        return min(max(limit, LEAST), self.most)
+
+
+class Steering:
+    """Sets the scheduler's limit once a second."""
+
+    LOOK_S = 1.0
+    USED_UP = 0.05  # the share of slots that may be free for all to count as taken
+
+    def __init__(self, scheduler: Scheduler, server: Server, most: int = MOST) -> None:
+        self._scheduler = scheduler
+        self._server = server
+        self._by_queue = QueueRule(most)
+        self._by_rate = RateRule(most)
+        scheduler.limit = min(START, most)
+
+    async def steer(self) -> None:
+        """Look and set for ever."""
+        clock = asyncio.get_running_loop().time
+        before = self._scheduler.statistics()
+        while True:
+            await asyncio.sleep(self.LOOK_S)
+            load = await read(self._server)
+            seen = self._scheduler.statistics()
+            spent = seen.slot_seconds - before.slot_seconds
+            used_up = spent > 0 and (seen.idle - before.idle) < self.USED_UP * spent
+            before, limit = seen, self._scheduler.limit
+            self._scheduler.limit = (
+                self._by_rate.next(limit, clock(), self._server, used_up=used_up)
+                if load is None
+                else self._by_queue.next(limit, load, in_flight=seen.in_flight, used_up=used_up)
+            )
+
+
+async def read(server: Server, timeout: float = 5.0) -> Load | None:
+    """The server's load now; None where it has no metrics, or gives none within `timeout` s."""
+    try:
+        async with asyncio.timeout(timeout):
+            response = await server.client.get("/metrics")
+    except (Unavailable, TimeoutError):
+        return None
+    return loads.read(response.text) if response.status_code == 200 else None
