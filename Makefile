@@ -8,7 +8,7 @@ STAMP := $(VENV)/installed
 SERVER ?= vllm
 export MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
 
-.PHONY: help setup setup-serve serve demo test faults kills soak check format clean
+.PHONY: help setup setup-serve serve demo test faults kills soak bench-peers check format clean
 .DEFAULT_GOAL := help
 
 help:  ## This list.
@@ -46,6 +46,13 @@ kills: $(STAMP)  ## SIGKILL at 200 random moments of real runs, each resumed (KI
 soak: $(STAMP)  ## 20,000 questions with every fault, memory watched (QUESTIONS=).
 	$(BIN)/python -m tests.campaigns.soak
 
+bench-peers: .venv-peers/installed  ## lm-eval, inspect-ai and the OpenAI SDK, to measure beside (1 GB).
+
+.venv-peers/installed: tests/benchmarks/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -57,4 +64,4 @@ format: $(STAMP)  ## Put the code into its format.
 	$(BIN)/ruff format .
 
 clean:  ## Remove what was built, both environments included.
-	rm -rf $(VENV) .venv-serve .models .serve .demo build *.egg-info
+	rm -rf $(VENV) .venv-serve .venv-peers .models .serve .demo build *.egg-info

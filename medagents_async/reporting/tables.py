@@ -56,6 +56,29 @@ def summary(totals: Mapping[str, Any]) -> Table:
     return table
 
 
+def bench(result: Mapping[str, Any]) -> Group:
+    """A line for each run of a bench, then how they compare."""
+    table = Table(box=SIMPLE)
+    for name in ("in flight", "questions/h", "calls/s", "prompt tokens/s", "cached", "out"):
+        table.add_column(name, justify="right")
+    for name in ("slots idle", "queued s", "CPU ms/call", "errors"):
+        table.add_column(name, justify="right")
+    for run in result["runs"]:
+        table.add_row(
+            str(run["concurrency"]),
+            f"{run['questions_per_hour']:,.0f}",
+            f"{run['calls_per_s']:,.1f}",
+            f"{run['computed_prompt_tokens_per_s']:,.0f}",
+            f"{run['cached_prompt_tokens_per_s']:,.0f}",
+            f"{run['completion_tokens_per_s']:,.0f}",
+            f"{run['slots_idle']:.1%}",
+            f"{run['queued_s']['p50']:.2f}",
+            f"{run['cpu_ms_per_call']:.2f}",
+            str(run["errors"]),
+        )
+    return Group(table, summary({"knee, calls in flight": result["knee"], **result["ratios"]}))
+
+
 def consultation(row: Mapping[str, Any], console: Console) -> None:
     """Print every call of one question in reading order, then the decision."""
     console.rule(Text(f"Consultation of question {printable(row['id'])}"))
