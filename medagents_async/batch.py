@@ -20,6 +20,7 @@ from rich.logging import RichHandler
 from medagents_async import job as jobs
 from medagents_async import methods, preview, shards
 from medagents_async.datasets.reader import Selection
+from medagents_async.engine.fleet import named
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import RunStopped, UsageError
 from medagents_async.plan import Job, plan
@@ -89,8 +90,17 @@ def batch(
         Path, typer.Argument(metavar="OUT.jsonl", help="One row a question; run again to resume.")
     ],
     base_url: Annotated[
-        list[str], typer.Option(envvar="MEDAGENTS_BASE_URL", help="The server, ending in /v1.")
-    ] = [Job.base_url],  # noqa: B006 - typer's way
+        list[str],
+        typer.Option(envvar="MEDAGENTS_BASE_URL", help="A server, ending in /v1; repeatable."),
+    ] = [*Job.base_urls],  # noqa: B006 - typer's way
+    servers: Annotated[
+        Path | None,
+        typer.Option(help="A file with a base URL a line, watched: servers may join and leave."),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=URL#MODEL", help="Another model, for calls that name it."),
+    ] = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +126,9 @@ def batch(
         Any,
         typer.Option(parser=_object, metavar="JSON", help="Fields to add to every request."),
     ] = "{}",
+    reasoning: Annotated[
+        int, typer.Option(min=0, help="Tokens on top of every limit, for a model that thinks.")
+    ] = 0,
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="All samples' seeds derive from it.")
     ] = 0,
@@ -182,10 +195,10 @@ def batch(
     )
     summary: Mapping[str, Any] | None = None
     try:
-        if len(base_url) > 1:
-            raise UsageError("--base-url: this version runs against one server")
         given |= {
-            "base_url": base_url[0],
+            "base_urls": tuple(dict.fromkeys(url.rstrip("/") for url in base_url)),
+            "servers_file": servers,
+            "named_servers": tuple(named(text) for text in server or ()),
             "api_key": (api_key or "").strip() or None,
             "settings": dict(setting(text) for text in settings or ()),
             "selection": Selection(limit, sample, seed, shard or shards.of_array(os.environ)),

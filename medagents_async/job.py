@@ -9,7 +9,7 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -17,15 +17,19 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from medagents_async.engine.ask import Pool
 from medagents_async.engine.client import Client, open_pair
 from medagents_async.engine.dialect import Dialect, knows_structured_outputs
+from medagents_async.engine.fleet import Fleet, described
+from medagents_async.engine.identity import Identity
 from medagents_async.engine.journal import Journal
+from medagents_async.engine.lanes import FIRST, Lane, Seat
 from medagents_async.engine.retry import Attempts, Retrying
 from medagents_async.engine.runner import Runner, Service, Totals
-from medagents_async.engine.scheduler import FIRST, Scheduler
-from medagents_async.engine.servers import Identity, Server
+from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.servers import Server
 from medagents_async.engine.sink import Sink
-from medagents_async.engine.steering import MOST, Steering
+from medagents_async.engine.steering import MOST
 from medagents_async.errors import OutputFailed, RunStopped
 from medagents_async.manifest import Manifest
 from medagents_async.plan import Job, Plan, plan
@@ -38,54 +42,65 @@ log = logging.getLogger(__name__)
 SPARE_DESCRIPTORS = 64
 
 
+Transports = tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]
 #: Watches a run from beside it, until cancelled.
-Observer = Callable[[Scheduler, Server, Totals], Coroutine[Any, Any, None]]
+Observer = Callable[[Scheduler, Fleet, Totals], Coroutine[Any, Any, None]]
 
 
 async def run(
     job: Job,
     console: Console,
     *,
-    connect: Callable[[], tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]] = open_pair,
+    connect: Callable[[str], Transports] = open_pair,
     observers: Sequence[Observer] = (),
 ) -> dict[str, Any]:
     """Run `job` to its end and return its summary; progress goes to `console`.
 
-    `connect` gives the transports for calls and for probes. Raises UsageError before anything is
-    sent, RunStopped when the run ended early.
+    `connect` gives a server's transports for calls and for probes. Raises UsageError before
+    anything is sent, RunStopped when the run ended early.
     """
     planned = plan(job)
-    transport, probes = connect()
-    try:
-        client = Client(transport, probes, job.base_url, job.api_key)
-        most = _affordable(MOST if job.concurrency == "auto" else job.concurrency)
-        scheduler = Scheduler(most, job.rate)
-        server = Server(
-            client,
-            scheduler,
-            timeout=job.timeout,
-            grace=job.server_grace,
-            accept_change=job.accept_server_change,
-        )
-        identity = await server.identify(job.model, job.wait_server)
-        planned.check_room(identity)
-        return await _run(planned, scheduler, server, identity, console, observers)
-    finally:
-        await transport.aclose()
-        await probes.aclose()
+    addresses = planned.addresses()
+    async with AsyncExitStack() as connections:
+        scheduler = Scheduler(job.rate)
+
+        def make(url: str, lane: Lane) -> Server:
+            transports = connect(url)
+            for transport in transports:
+                connections.push_async_callback(transport.aclose)
+            return Server(
+                Client(*transports, url, job.api_key),
+                scheduler,
+                lane,
+                timeout=job.timeout,
+                grace=job.server_grace,
+                accept_change=job.accept_server_change,
+            )
+
+        auto = job.concurrency == "auto"
+        wanted = MOST * len(addresses) if job.concurrency == "auto" else job.concurrency
+        share = max(1, _affordable(wanted) // len(addresses))
+        fleet = Fleet(scheduler, make, None if auto else share, share, job.servers_file)
+        for address in addresses:
+            await fleet.join(address, job.wait_server)
+        for identity in fleet.identities.values():
+            planned.check_room(identity)
+        return await _run(planned, scheduler, fleet, console, observers)
 
 
 async def _run(
     planned: Plan,
     scheduler: Scheduler,
-    server: Server,
-    identity: Identity,
+    fleet: Fleet,
     console: Console,
     observers: Sequence[Observer],
 ) -> dict[str, Any]:
     job = planned.job
-    manifest = Manifest(job.output, planned.configuration(identity.model))
-    server.fingerprint = manifest.check().get("system_fingerprint")
+    models = {pool: identity.model for pool, identity in fleet.identities.items()}
+    manifest = Manifest(job.output, planned.configuration(models))
+    before = manifest.check()
+    for server in fleet.servers:
+        server.fingerprint = before.get("system_fingerprints", {}).get(server.name)
     journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
     totals = Totals(expected=len(planned.source) * job.repeats)
     sink = Sink(
@@ -94,21 +109,16 @@ async def _run(
         job.trace,
         lambda key: planned.source.wants(key[0]) and key[1] < job.repeats,
     )
-    retrying = Retrying(scheduler, server, job.retries)
-    dialect = Dialect(
-        None
-        if knows_structured_outputs(identity.version)
-        else lambda call: retrying.complete(call, FIRST, Attempts())
-    )
-    services: list[Service] = [Progress(totals, scheduler, server, console).keep_drawing]
-    if job.concurrency == "auto":
-        services.append(Steering(scheduler, server, scheduler.limit).steer)
-    services.extend(partial(observe, scheduler, server, totals) for observe in observers)
+    retrying = Retrying(scheduler, fleet.at, job.retries)
+    services: list[Service] = [
+        fleet.watch,
+        Progress(totals, scheduler, fleet, console).keep_drawing,
+    ]
+    services.extend(partial(observe, scheduler, fleet, totals) for observe in observers)
     runner = Runner(
         planned.method.solver(planned.parameters),
-        planned.desk(identity.model, retrying.complete, server.name, dialect),
+        planned.desk(_pools(fleet, retrying), retrying.complete),
         scheduler,
-        server,
         journal,
         sink,
         totals,
@@ -119,7 +129,7 @@ async def _run(
     begun = clock()
     stopped: BaseException | None = None
     try:
-        manifest.start(_arguments(job), _facts(planned, server, identity))
+        manifest.start(_arguments(job), _facts(planned, fleet))
         with _stopping_on_signals(runner):
             await runner.run(_owed(planned, sink, totals))
         if totals.done < totals.expected:
@@ -140,7 +150,7 @@ async def _run(
         }
         if isinstance(stopped, RunStopped):
             stopped.summary = result
-        _finish(sink, manifest, result, server, stopped)
+        _finish(sink, manifest, result, fleet, stopped)
     return result
 
 
@@ -148,7 +158,7 @@ def _finish(
     sink: Sink,
     manifest: Manifest,
     result: Mapping[str, Any],
-    server: Server,
+    fleet: Fleet,
     stopped: BaseException | None,
 ) -> None:
     """Close OUT and say in the manifest how it ended, without hiding why it did."""
@@ -157,7 +167,9 @@ def _finish(
         try:
             sink.close()
         finally:
-            manifest.end(result, system_fingerprint=server.fingerprint, stopped=why)
+            seen = fleet.fingerprints
+            first = next(iter(seen.values()), None)
+            manifest.end(result, system_fingerprint=first, system_fingerprints=seen, stopped=why)
     except OutputFailed:
         if stopped is None:
             raise
@@ -189,16 +201,32 @@ def summary(totals: Totals, seconds: float) -> dict[str, Any]:
     }
 
 
-def _facts(planned: Plan, server: Server, identity: Identity) -> dict[str, Any]:
+def _facts(planned: Plan, fleet: Fleet) -> dict[str, Any]:
+    first = fleet.servers[0]
     return {
         "input": str(planned.job.input),
         "preset": planned.preset,
         "rows": planned.source.rows,
         "skipped_rows": planned.source.skipped,
-        "server": server.name,
-        "server_version": identity.version,
-        "max_model_len": identity.max_model_len,
+        "server": first.name,
+        "server_version": first.identity.version if first.identity else None,
+        "max_model_len": first.identity.max_model_len if first.identity else None,
+        "servers": described(fleet.servers),
     }
+
+
+def _pools(fleet: Fleet, retrying: Retrying) -> dict[str, Pool]:
+    """Every pool's model, and how it is told of a constraint: tried out where that is not known."""
+
+    def pool(name: str, identity: Identity) -> Pool:
+        if knows_structured_outputs(identity.version):
+            return Pool(identity.model, Dialect())
+        seat = Seat(name)
+        return Pool(
+            identity.model, Dialect(lambda call: retrying.complete(call, FIRST, seat, Attempts()))
+        )
+
+    return {name: pool(name, identity) for name, identity in fleet.identities.items()}
 
 
 def _arguments(job: Job) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from medagents_async import methods
 from medagents_async.datasets import reader
-from medagents_async.engine.ask import Complete, Desk
-from medagents_async.engine.dialect import Dialect
-from medagents_async.engine.servers import Identity
+from medagents_async.engine.ask import Complete, Desk, Pool
+from medagents_async.engine.fleet import Address, addresses
+from medagents_async.engine.identity import Identity
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import UsageError
 from medagents_async.prompts import PromptPack
-from medagents_async.types import Sampling
+from medagents_async.types import STAGES, Sampling
 
 #: Fields of a request that are not left to `--extra-body`.
 DECIDED = {
@@ -39,7 +39,9 @@ class Job:
 
     input: Path
     output: Path
-    base_url: str = "http://127.0.0.1:8000/v1"
+    base_urls: Sequence[str] = ("http://127.0.0.1:8000/v1",)
+    servers_file: Path | None = None  # instead of `base_urls`
+    named_servers: Sequence[Address] = ()
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
     method: str = "medagents"
@@ -49,6 +51,7 @@ class Job:
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    reasoning: int = 0
     seed: int = 0
     concurrency: int | Literal["auto"] = "auto"
     rate: float | None = None
@@ -76,24 +79,28 @@ class Plan:
     preset: str | None
     prompts: PromptPack
     sampling: Sampling
+    routes: Mapping[str, str]  # stage to the name of the server that it goes to
 
-    def desk(
-        self, model: str, complete: Complete, server: str, dialect: Dialect | None = None
-    ) -> Desk:
+    def addresses(self) -> list[Address]:
+        """Every server of the run. Raises UsageError."""
         job = self.job
+        urls = addresses(job.servers_file) if job.servers_file else job.base_urls
+        return [*(Address(url, job.model) for url in urls), *job.named_servers]
+
+    def desk(self, pools: Mapping[str, Pool], complete: Complete) -> Desk:
         return Desk(
-            self.prompts,
-            model,
-            self.sampling,
-            job.max_tokens,
-            job.seed,
-            complete,
-            server,
-            job.extra_body,
-            dialect or Dialect(),
+            prompts=self.prompts,
+            pools=pools,
+            sampling=self.sampling,
+            complete=complete,
+            max_tokens=self.job.max_tokens,
+            reasoning=self.job.reasoning,
+            seed=self.job.seed,
+            extra_body=self.job.extra_body,
+            routes=self.routes,
         )
 
-    def configuration(self, model: str) -> dict[str, Any]:
+    def configuration(self, models: Mapping[str, str]) -> dict[str, Any]:
         """All that decides a result: see `Manifest`."""
         job = self.job
         own = Path(job.method.rpartition(":")[0])
@@ -102,9 +109,12 @@ class Plan:
             "method_source": sha256(own.read_bytes()).hexdigest()[:16] if own.is_file() else None,
             "parameters": {name: _content(value) for name, value in self.parameters.items()},
             "prompts": self.prompts.digest,
-            "model": model,
+            "model": models.get("", ""),
+            "other_models": {name: model for name, model in models.items() if name},
+            "routes": self.routes,
             "sampling": asdict(self.sampling),
             "max_tokens": job.max_tokens,
+            "reasoning": job.reasoning,
             "seed": job.seed,
             "extra_body": job.extra_body,
             "input": self.source.digest,
@@ -118,7 +128,8 @@ class Plan:
             if name.endswith("_tokens") and isinstance(value, int)
         ]
         largest = max(limits, default=self.sampling.max_tokens)
-        return largest if self.job.max_tokens is None else min(largest, self.job.max_tokens)
+        cap = largest if self.job.max_tokens is None else self.job.max_tokens
+        return min(largest, cap) + self.job.reasoning
 
     def check_room(self, server: Identity) -> None:
         """Raises UsageError where a call could leave no room for its prompt."""
@@ -155,11 +166,29 @@ def plan(job: Job) -> Plan:
     given = {name: value for name, value in flags.items() if value is not None}
     preset = job.preset or ("paper" if "paper" in method.presets else None)
     own = {name: value for name, value in given.items() if name in method.defaults}
-    parameters = method.parameters(preset, {**own, **job.settings})
+    settings = dict(job.settings)
+    routes = _routes(settings, job.named_servers)
+    parameters = method.parameters(preset, {**own, **settings})
     base = Sampling()
     sampling = Sampling(
         given.get("temperature", base.temperature), given.get("top_p", base.top_p), base.max_tokens
     )
     source = reader.check(job.input, job.selection, skip_bad_rows=job.skip_bad_rows)
     prompts = PromptPack(method.name, job.prompts)
-    return Plan(job, source, method, parameters, preset, prompts, sampling)
+    return Plan(job, source, method, parameters, preset, prompts, sampling, routes)
+
+
+def _routes(settings: dict[str, str], servers: Sequence[Address]) -> dict[str, str]:
+    """Takes `STAGE.server=NAME` out of the settings. Raises UsageError."""
+    routes = {}
+    known = [server.pool for server in servers]
+    for key in [key for key in settings if key.endswith(".server")]:
+        stage, name = key.removesuffix(".server"), settings.pop(key)
+        if stage not in STAGES:
+            raise UsageError(
+                f"--set {key}: there is no stage {stage}; there are {' '.join(STAGES)}"
+            )
+        if name not in known:
+            raise UsageError(f"--set {key}={name}: name that server with --server {name}=URL")
+        routes[stage] = name
+    return routes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -12,10 +13,10 @@ from annotated_types import Ge, Gt, Le
 from rich.console import Console
 from rich.text import Text
 
-from medagents_async.engine.ask import Asker
+from medagents_async.engine.ask import Asker, Pool
 from medagents_async.engine.journal import Record
+from medagents_async.engine.lanes import Priority, Seat
 from medagents_async.engine.retry import Attempts
-from medagents_async.engine.scheduler import Priority
 from medagents_async.methods import Method
 from medagents_async.plan import Plan
 from medagents_async.reporting.tables import printable
@@ -64,16 +65,18 @@ def _limit(limit: object) -> str:
 async def show(plan: Plan, console: Console) -> None:
     """Print every call that the first question makes when invented replies answer it."""
 
-    async def invented(call: Call, _: Priority, attempts: Attempts) -> Completion:
-        attempts.attempts = 1
+    async def invented(call: Call, _: Priority, seat: Seat, attempts: Attempts) -> Completion:
+        attempts.attempts, attempts.server = 1, seat.pool
         request = Request(orjson.loads(call.body), call.stage, call.question_id, n=call.n)
-        return Completion(plausible(request).text or "", "stop", Usage())
+        texts = [plausible(replace(request, sample=n)).text or "" for n in range(call.samples)]
+        return Completion(texts[0], "stop", Usage(), more=tuple(texts[1:]))
 
     item = next(plan.source.items(), None)
     if item is None:
         console.print("no question is selected; nothing was sent")
         return
-    desk = plan.desk(plan.job.model or "MODEL", invented, plan.job.base_url)
+    pools = {server.pool: Pool(server.model or "MODEL") for server in plan.addresses()}
+    desk = plan.desk(pools, invented)
     asker = Asker(desk, item.question, 0, 0, Record(None), lambda: None)
     await plan.method.solver(plan.parameters)(item.question, asker)
     for step in sorted(asker.steps, key=lambda step: step.order):

@@ -234,6 +234,7 @@ class Ask(Protocol):
         max_tokens: int | None = None,
         choice: Sequence[str] = (),
         samples: int = 1,
+        server: str = "",
         **fields: Any,
     ) -> Awaitable[Completion]:
         """Send one call and wait for its completion.
@@ -244,7 +245,8 @@ class Ask(Protocol):
         depend on the order in which replies arrive: leave it out only where the stage's calls
         are made in a fixed order. `choice` asks the server to allow only these replies; a server
         may ignore it, so the reply is parsed all the same. `samples` asks for so many replies to
-        one prompt in one request, each with a seed of its own.
+        one prompt in one request, each with a seed of its own. `server` is one that the user
+        has given that name.
 
         Raises CallError when there is no usable reply.
         """

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from medagents_async.batch import loop_factory, setting
 from medagents_async.bench import page
-from medagents_async.bench.ground import Ground, RealServer, SimulatedServer
+from medagents_async.bench.ground import Ground, RealServers, SimulatedServers
 from medagents_async.bench.sweep import Level, bench
 from medagents_async.datasets.reader import Selection
 from medagents_async.errors import RunStopped, UsageError
@@ -33,10 +33,11 @@ def _levels(text: str) -> list[Level]:
 def main(
     input: Annotated[Path, typer.Argument(metavar="IN.jsonl", help="The questions.")],
     base_url: Annotated[
-        str, typer.Option(envvar="MEDAGENTS_BASE_URL", help="The server, ending in /v1.")
-    ] = Job.base_url,
+        list[str], typer.Option(envvar="MEDAGENTS_BASE_URL", help="A server; repeatable.")
+    ] = [*Job.base_urls],  # noqa: B006 - typer's way
     simulate: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="A simulated server instead.")
+        list[str] | None,
+        typer.Option(metavar="PROFILE", help="A simulated server instead; repeatable."),
     ] = None,
     api_key: Annotated[
         str | None, typer.Option(envvar=["MEDAGENTS_API_KEY", "OPENAI_API_KEY"])
@@ -79,7 +80,7 @@ def main(
             selection=Selection(questions, None, seed, None),
         )
         ground: Ground = (
-            SimulatedServer(simulate) if simulate else RealServer(base_url, loop_factory())
+            SimulatedServers(simulate) if simulate else RealServers(base_url, loop_factory())
         )
         result, timeline = bench(job, ground, concurrency, sequential=sequential, tell=console)
         if json_file:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -21,9 +21,9 @@ Transports = tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]
 
 
 class Ground(Protocol):
-    """A server whose caches are cold for every run."""
+    """Servers whose caches are cold for every run."""
 
-    base_url: str
+    base_urls: Sequence[str]
     name: str
     look_s: float  # between looks at the server
 
@@ -31,8 +31,8 @@ class Ground(Protocol):
         """What `main` gives, run on the loop that belongs here."""
         ...
 
-    def connect(self) -> Transports:
-        """Transports for calls and probes."""
+    def connect(self, url: str) -> Transports:
+        """Transports for calls and probes of the server at `url`."""
         ...
 
     def cold(self) -> Mapping[str, Any]:
@@ -41,48 +41,51 @@ class Ground(Protocol):
 
 
 @dataclass
-class RealServer:
-    """A server on the real clock; vLLM keeps what it caches apart by `cache_salt`."""
+class RealServers:
+    """Servers on the real clock; vLLM keeps what it caches apart by `cache_salt`."""
 
-    base_url: str
+    base_urls: Sequence[str]
     loop_factory: Callable[[], asyncio.AbstractEventLoop]
 
     look_s = 0.25
 
     def __post_init__(self) -> None:
-        self.name = self.base_url
+        self.name = ", ".join(self.base_urls)
         self._runs = count()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=self.loop_factory) as runner:
             return runner.run(main)
 
-    def connect(self) -> Transports:
-        return open_pair()
+    def connect(self, url: str) -> Transports:
+        return open_pair(url)
 
     def cold(self) -> Mapping[str, Any]:
         return {"cache_salt": f"bench-{next(self._runs)}"}
 
 
 @dataclass
-class SimulatedServer:
-    """A new simulated server for every run, on a simulated clock."""
+class SimulatedServers:
+    """New simulated servers for every run, on a simulated clock: one for each profile."""
 
-    profile: Profile | str
+    profiles: Sequence[Profile | str]
     script: Script = plausible
+    name: str = field(init=False)
+    base_urls: Sequence[str] = field(init=False)
 
-    base_url = "http://simulated/v1"
     look_s = 1.0
 
     def __post_init__(self) -> None:
-        named = self.profile if isinstance(self.profile, str) else self.profile.name
-        self.name = f"a simulated {named}"
+        names = [p if isinstance(p, str) else p.name for p in self.profiles]
+        self.name = f"simulated {', '.join(names)}"
+        self.base_urls = [f"http://simulated-{n}/v1" for n in range(len(names))]
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return clock.run(main)
 
-    def connect(self) -> Transports:
-        service = Service(self.script, profile=self.profile, prefix_cache=True, keep=0)
+    def connect(self, url: str) -> Transports:
+        profile = self.profiles[self.base_urls.index(url)]
+        service = Service(self.script, profile=profile, prefix_cache=True, keep=0)
         transport = SimulatedTransport(service)
         return transport, transport
 

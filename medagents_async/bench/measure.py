@@ -14,9 +14,10 @@ import numpy as np
 import orjson
 
 from medagents_async.engine import jsonl
+from medagents_async.engine.fleet import Fleet
+from medagents_async.engine.load import total
 from medagents_async.engine.runner import Totals
 from medagents_async.engine.scheduler import Scheduler
-from medagents_async.engine.servers import Server
 from medagents_async.engine.steering import read
 from medagents_async.types import Call
 
@@ -55,35 +56,35 @@ class Recorder:
     _wasted: float = 0.0
     _idle_share: float = 0.0
 
-    async def __call__(self, scheduler: Scheduler, server: Server, totals: Totals) -> None:
+    async def __call__(self, scheduler: Scheduler, fleet: Fleet, totals: Totals) -> None:
         """Record until cancelled."""
         self._cpu = time.process_time()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._listen())
-                await self._look(scheduler, server, totals)
+                await self._look(scheduler, fleet, totals)
         finally:
             seen = scheduler.statistics()
             self._cpu = time.process_time() - self._cpu
             self._wasted = seen.wasted
             self._idle_share = seen.idle / seen.slot_seconds if seen.slot_seconds else 0.0
 
-    async def _look(self, scheduler: Scheduler, server: Server, totals: Totals) -> None:
+    async def _look(self, scheduler: Scheduler, fleet: Fleet, totals: Totals) -> None:
         clock = asyncio.get_running_loop().time
         begun = clock()
         while True:
             await asyncio.sleep(self.every)
-            load = await read(server)
+            load = total([await read(server) for server in fleet.servers])
             seen = scheduler.statistics()
             told = asdict(load) if load else {}
             self.moments.append(
                 Moment(
                     round(clock() - begun, 3),
                     totals.here,
-                    server.answered,
+                    fleet.answered,
                     seen.in_flight,
                     seen.ready,
-                    scheduler.limit,
+                    sum(lane.limit for lane in scheduler.lanes),
                     **{name: told.get(name) for name in Moment.__slots__[6:]},
                 )
             )

@@ -10,10 +10,11 @@ import httpx
 
 from medagents_async.bench.measure import BODY
 from medagents_async.engine.client import Client
+from medagents_async.engine.lanes import Lane, Seat
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.types import Call
 
-Connect = Callable[[], tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]]
+Connect = Callable[[str], tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]]
 
 
 async def replay(
@@ -24,16 +25,17 @@ async def replay(
     No scheduler of the same calls at the same concurrency can be faster. With `concurrency` 1,
     this is how the papers' code sends them. Raises CallError.
     """
-    transport, probes = connect()
+    transport, probes = connect(base_url)
     clock = asyncio.get_running_loop().time
     ended: list[float] = []
     try:
         client = Client(transport, probes, base_url, api_key)
-        scheduler = Scheduler(concurrency)
+        scheduler, seat = Scheduler(), Seat()
+        scheduler.add(Lane(concurrency))
         begun = clock()
 
         async def send(place: int, call: Call) -> None:
-            async with scheduler.slot((place, 0)):
+            async with scheduler.slot((place, 0), seat):
                 await client.complete(call)
             ended.append(clock() - begun)
 

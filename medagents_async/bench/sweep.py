@@ -41,7 +41,7 @@ class Bench:
         """One run, cold. Raises what `job.run` does."""
         job = replace(
             self._job,
-            base_url=self._ground.base_url,
+            base_urls=self._ground.base_urls,
             output=self._folder / f"{concurrency}.jsonl",
             concurrency=concurrency,
             extra_body={**self._job.extra_body, **self._ground.cold()},
@@ -82,7 +82,7 @@ class Bench:
                 calls,
                 concurrency,
                 self._ground.connect,
-                self._ground.base_url,
+                self._ground.base_urls[0],
                 self._job.api_key,
             )
         )

@@ -13,10 +13,10 @@ import orjson
 
 from medagents_async.engine.dialect import Dialect
 from medagents_async.engine.journal import Record
+from medagents_async.engine.lanes import Priority, Seat
 from medagents_async.engine.replies import wordless
 from medagents_async.engine.retry import Attempts
-from medagents_async.engine.scheduler import Priority
-from medagents_async.errors import CallError, Refused
+from medagents_async.errors import CallError, Refused, UsageError
 from medagents_async.prompts import PromptPack
 from medagents_async.types import (
     Call,
@@ -28,22 +28,43 @@ from medagents_async.types import (
     Step,
 )
 
-Complete = Callable[[Call, Priority, Attempts], Awaitable[Completion]]
+Complete = Callable[[Call, Priority, Seat, Attempts], Awaitable[Completion]]
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Servers of one model, and what they understand."""
+
+    model: str
+    dialect: Dialect = field(default_factory=Dialect)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Desk:
-    """What all questions of a run share. `max_tokens` caps every stage's own limit."""
+    """What all questions of a run share.
+
+    `max_tokens` caps every stage's own limit; `reasoning` are tokens on top, for a model that
+    thinks before it writes. `pools` has the servers' models by name, "" for
+    those that nobody named; `routes` says which stages go to which other pool.
+    """
 
     prompts: PromptPack
-    model: str
+    pools: Mapping[str, Pool]
     sampling: Sampling
-    max_tokens: int | None
-    seed: int
     complete: Complete
-    server: str
+    max_tokens: int | None = None
+    reasoning: int = 0
+    seed: int = 0
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # goes into every request as it is
-    dialect: Dialect = field(default_factory=Dialect)
+    routes: Mapping[str, str] = field(default_factory=dict)
+
+    def pool(self, stage: str, server: str) -> str:
+        """The pool for a call; where a method names none, the stage's own. Raises UsageError."""
+        name = server or self.routes.get(stage, "")
+        if name not in self.pools:
+            known = ", ".join(name for name in self.pools if name) or "none"
+            raise UsageError(f"there is no server called {name!r}; with --server: {known}")
+        return name
 
 
 @dataclass
@@ -59,6 +80,7 @@ class Asker:
     steps: list[Step] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
     _names: set[tuple[str, int]] = field(default_factory=set)
+    _seats: dict[str, Seat] = field(default_factory=dict)
     _depth: int = 0
     _begun: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
@@ -77,6 +99,7 @@ class Asker:
         max_tokens: int | None = None,
         choice: Sequence[str] = (),
         samples: int = 1,
+        server: str = "",
         **fields: Any,
     ) -> Completion:
         """See `types.Ask`."""
@@ -87,17 +110,22 @@ class Asker:
         sampling = Sampling(
             base.temperature if temperature is None else temperature,
             base.top_p if top_p is None else top_p,
-            limit if self.desk.max_tokens is None else min(limit, self.desk.max_tokens),
+            min(limit, self.desk.max_tokens or limit) + self.desk.reasoning,
         )
         number = self._number(stage, n)
+        name = self.desk.pool(stage, server)
+        pool = self.desk.pools[name]
         if choice:
-            await self.desk.dialect.settle(self.desk.model)
+            await pool.dialect.settle(pool.model)
 
         def make() -> Call:
-            return self._call(stage, number, prompt, layout or "paper", sampling, choice, samples)
+            return self._call(
+                pool, stage, number, prompt, layout or "paper", sampling, choice, samples
+            )
 
         depth = self._depth + 1
-        completion = await self._complete(make, agent, round, depth)
+        seat = self._seats.setdefault(name, Seat(name))
+        completion = await self._complete(make, pool.dialect, seat, agent, round, depth)
         self._depth = max(self._depth, depth)
         return completion
 
@@ -112,6 +140,7 @@ class Asker:
 
     def _call(
         self,
+        pool: Pool,
         stage: str,
         n: int,
         prompt: Prompt,
@@ -121,15 +150,15 @@ class Asker:
         samples: int,
     ) -> Call:
         body: dict[str, object] = {
-            "model": self.desk.model,
-            "messages": prompt.messages(layout, system=self.desk.dialect.system),
+            "model": pool.model,
+            "messages": prompt.messages(layout, system=pool.dialect.system),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }
         if sampling.temperature > 0:
             body["seed"] = seed(self.desk.seed, self.question.id, self.repeat, stage, n)
-        body |= self.desk.dialect.constraint(choice)
+        body |= pool.dialect.constraint(choice)
         if samples > 1:
             body["n"] = samples
         body |= self.desk.extra_body
@@ -137,7 +166,13 @@ class Asker:
         return Call(self.question.id, self.repeat, stage, n, encoded, sampling.max_tokens, samples)
 
     async def _complete(
-        self, make: Callable[[], Call], agent: str | None, round_: int, depth: int
+        self,
+        make: Callable[[], Call],
+        dialect: Dialect,
+        seat: Seat,
+        agent: str | None,
+        round_: int,
+        depth: int,
     ) -> Completion:
         completion, failure = None, None
         while True:
@@ -149,17 +184,17 @@ class Asker:
             self.started()
             attempts = Attempts(asyncio.get_running_loop().time() - self._begun)
             try:
-                completion = await self.desk.complete(call, (self.order, depth), attempts)
+                completion = await self.desk.complete(call, (self.order, depth), seat, attempts)
                 self.record.add(call, completion, attempts)
             except CallError as error:
-                if isinstance(error, Refused) and self.desk.dialect.learn(call, error):
+                if isinstance(error, Refused) and dialect.learn(call, error):
                     continue
                 failure = error
             break
         if completion is not None:
             failure = wordless(completion)
         times = (attempts.asked_s, attempts.queued_s, attempts.seconds, attempts.attempts)
-        self.steps.append(Step(call, agent, round_, completion, failure, *times, self.desk.server))
+        self.steps.append(Step(call, agent, round_, completion, failure, *times, attempts.server))
         if failure is not None:
             failure.stage = call.stage
             raise failure

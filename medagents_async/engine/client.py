@@ -34,8 +34,9 @@ def open_transport(*, reuse: bool = True) -> httpx.AsyncBaseTransport:
     return AiohttpTransport(client=session, verify=False)
 
 
-def open_pair() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
-    """The transports that a `Client` wants: for calls, and for probes."""
+def open_pair(url: str) -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
+    """The transports that a `Client` of the server at `url` wants: for calls, and for probes."""
+    del url  # a fake may want it
     return open_transport(), open_transport(reuse=False)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 _SAMPLE = re.compile(
     r"^vllm:(num_requests_running|num_requests_waiting|kv_cache_usage_perc|num_preemptions_total"
@@ -33,6 +34,16 @@ class Load:
     def computed_tokens(self) -> int:
         """All tokens that passed through the model: prompts, as far as not cached, and replies."""
         return self.prompt_tokens - self.prefix_hits + self.generation_tokens
+
+
+def total(loads: Iterable[Load | None]) -> Load | None:
+    """Of several servers together; None where one does not tell."""
+    all_loads = list(loads)
+    told = [load for load in all_loads if load is not None]
+    if not told or len(told) < len(all_loads):
+        return None
+    sums = {item.name: sum(getattr(load, item.name) for load in told) for item in fields(Load)}
+    return Load(**{**sums, "kv_usage": sums["kv_usage"] / len(told)})
 
 
 def read(text: str) -> Load | None:

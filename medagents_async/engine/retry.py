@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from medagents_async.engine.scheduler import Priority, Scheduler
+from medagents_async.engine.lanes import Lane, Priority, Seat
+from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.servers import Server
 from medagents_async.errors import Unavailable
 from medagents_async.types import Call, Completion
@@ -24,6 +26,7 @@ class Attempts:
     queued_s: float = 0.0
     seconds: float = 0.0
     attempts: int = 0
+    server: str = ""  # the last one that it was sent to
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,14 @@ class Retrying:
     """Sends calls, each up to `retries` times more after a failure that may pass."""
 
     scheduler: Scheduler
-    server: Server
+    server_at: Callable[[Lane], Server]
     retries: int
     base_s: float = 1.0
     cap_s: float = 30.0
 
-    async def complete(self, call: Call, priority: Priority, attempts: Attempts) -> Completion:
+    async def complete(
+        self, call: Call, priority: Priority, seat: Seat, attempts: Attempts
+    ) -> Completion:
         """Raises the last CallError; `attempts` is filled in as it goes, failed or not.
 
         A try that ended because the server went down is none of the call's own, so it does not
@@ -46,12 +51,13 @@ class Retrying:
         failures = downfalls = 0
         while True:
             asked = clock()
-            async with self.scheduler.slot(priority):
-                sent = clock()
+            async with self.scheduler.slot(priority, seat) as lane:
+                sent, server = clock(), self.server_at(lane)
+                attempts.server = server.name
                 attempts.attempts += 1
                 attempts.queued_s += sent - asked
                 try:
-                    return await self.server.complete(call)
+                    return await server.complete(call)
                 except Unavailable as error:
                     failure = error
                 finally:

@@ -13,7 +13,6 @@ import orjson
 from medagents_async.engine.ask import Asker, Desk
 from medagents_async.engine.journal import Journal
 from medagents_async.engine.scheduler import Scheduler
-from medagents_async.engine.servers import Server
 from medagents_async.engine.sink import SUMMED, Sink
 from medagents_async.errors import CallError, Interrupted, MedAgentsError
 from medagents_async.fan_out import first_error
@@ -62,7 +61,6 @@ class Runner:
     solve: Solve
     desk: Desk
     scheduler: Scheduler
-    server: Server
     journal: Journal
     sink: Sink
     totals: Totals
@@ -86,7 +84,6 @@ class Runner:
                     services.create_task(service())
                     for service in (
                         self.scheduler.dispatch,
-                        self.server.watch,
                         self.sink.keep_synced,
                         self._drain,
                         *self.services,
@@ -145,7 +142,7 @@ class Runner:
 
     async def _drain(self) -> None:
         await self._stop.wait()
-        self.scheduler.pause(self._stop)
+        self.scheduler.stop()
         try:
             async with asyncio.timeout(self.drain_s):
                 await self.scheduler.idle()

@@ -1,19 +1,16 @@
-"""The one queue: who may send next, and when a new question may begin."""
+"""The one queue: who may send next, to which server, and when a new question may begin."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import itertools
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from asyncio_throttle.throttler import Throttler
-
-Priority = tuple[int, int]  # (order of admission of the question, depth within it): lowest first
-FIRST: Priority = (-1, 0)  # what others wait for
+from medagents_async.engine.lanes import Lane, Priority, Seat, Waiting
+from medagents_async.engine.pacer import Pacer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,68 +30,80 @@ class Statistics:
 
 
 class Scheduler:
-    """Grants `limit` slots to waiting calls, oldest question first.
+    """Grants the lanes' slots to waiting calls, oldest question first.
 
-    Slots are the only limit on calls in flight; the limit may change at any time, and calls in
-    flight above a lowered one go on. `rate` bounds the calls started per second.
+    Slots are the only limit on calls in flight. `rate` bounds the calls started per second. A
+    call takes a slot on another server of its pool rather than wait for one on its own.
     """
 
-    def __init__(self, limit: int, rate: float | None = None) -> None:
-        self._limit = limit
-        self._pacer = _Pacer(rate) if rate else None
-        self._queue: list[tuple[Priority, int, asyncio.Future[None]]] = []
+    def __init__(self, rate: float | None = None) -> None:
+        self.lanes: list[Lane] = []
+        self._pacer = Pacer(rate) if rate else None
         self._sequence = itertools.count()
         self._ready = 0  # calls that wait for a slot
         self._in_flight = 0
         self._owed = 0  # calls that rest, and those that were promised
         self._peak = 0
         self._counted_to: float | None = None  # on the loop's clock; None before the first call
-        self._slot_seconds = self._idle = self._wasted = 0.0
-        self._paused: set[object] = set()
+        self._wasted = 0.0
+        self._stopped = False
         self._grantable = asyncio.Event()
         self._vacant = asyncio.Event()
         self._quiet = asyncio.Event()
         self._update()
 
-    @property
-    def limit(self) -> int:
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: int) -> None:
-        self._count()
-        self._limit = limit
+    def add(self, lane: Lane) -> None:
+        """Use a server's slots from now on."""
+        lane.changed = self._update
+        self.lanes.append(lane)
         self._update()
 
+    def remove(self, lane: Lane) -> None:
+        """Forget a server that left; what waits for it goes to others, if there are any."""
+        lane.pause(self)
+        others = [other for other in self._pool(lane.pool) if other is not lane]
+        if others:
+            for waiting in lane.queue:
+                heapq.heappush(max(others, key=lambda other: other.room).queue, waiting)
+            lane.queue.clear()
+            self.lanes.remove(lane)
+        self._update()
+
+    def alone(self, lane: Lane) -> bool:
+        """Whether no other server of the pool takes calls now."""
+        return not any(other.open for other in self._pool(lane.pool) if other is not lane)
+
     def statistics(self) -> Statistics:
-        self._count()
+        self._update()
         return Statistics(
             self._in_flight,
             self._ready,
             self._peak,
-            self._slot_seconds,
-            self._idle,
+            sum(lane.slot_seconds for lane in self.lanes),
+            sum(lane.idle for lane in self.lanes),
             self._wasted,
         )
 
     @asynccontextmanager
-    async def slot(self, priority: Priority) -> AsyncIterator[None]:
-        """Hold one slot for the time of the block."""
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._counted_to = self._counted_to or asyncio.get_running_loop().time()
+    async def slot(self, priority: Priority, seat: Seat) -> AsyncIterator[Lane]:
+        """Hold one slot for the time of the block; the lane says on which server."""
+        loop = asyncio.get_running_loop()
+        if self._counted_to is None:
+            self._counted_to = loop.time()
+        waiting = Waiting(priority, next(self._sequence), loop.create_future())
         self._count()
-        heapq.heappush(self._queue, (priority, next(self._sequence), granted))
+        heapq.heappush(self._home(seat).queue, waiting)
         self._ready += 1
         self._update()
         try:
-            await granted
-            yield
+            yield await waiting.granted
         finally:
             self._count()
-            if granted.cancelled():  # the waiter was cancelled and never had the slot
+            if waiting.granted.cancelled():  # the waiter was cancelled and never had the slot
                 self._ready -= 1
             else:
                 self._in_flight -= 1
+                waiting.granted.result().in_flight -= 1
             self._update()
 
     def promise(self) -> Callable[[], None]:
@@ -126,19 +135,11 @@ class Scheduler:
         while not self._is_vacant():
             await self._vacant.wait()
 
-    def pause(self, why: object) -> None:
-        """Grant and admit nothing until `resume` for every reason; what is in flight goes on."""
+    def stop(self) -> None:
+        """Grant and admit nothing any more; what is in flight goes on."""
         self._count()
-        self._paused.add(why)
+        self._stopped = True
         self._update()
-
-    def resume(self, why: object) -> None:
-        self._count()
-        self._paused.discard(why)
-        self._update()
-
-    def is_paused(self, why: object) -> bool:
-        return why in self._paused
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -149,31 +150,58 @@ class Scheduler:
         while self._pacer is not None:
             await self._grantable.wait()
             await self._pacer.permit()
-            if self._is_grantable():
-                self._count()
-                self._grant()
-                self._update()
+            self._count()
+            self._grant_one()
+            self._update()
 
-    def _grant(self) -> None:
-        heapq.heappop(self._queue)[2].set_result(None)
+    # Choosing
+
+    def _pool(self, name: str) -> list[Lane]:
+        return [lane for lane in self.lanes if lane.pool == name]
+
+    def _home(self, seat: Seat) -> Lane:
+        """The question's own lane; where it has none, or a closed one, the one with most room."""
+        lane = seat.lane
+        if lane is None or (not lane.open and not self.alone(lane)) or lane not in self.lanes:
+            lanes = self._pool(seat.pool)
+            seat.lane = max(lanes, key=lambda lane: (lane.open, lane.room))
+        assert seat.lane is not None  # noqa: S101 - a pool has a lane
+        return seat.lane
+
+    def _choice(self) -> tuple[Lane, Lane] | None:
+        """(the lane with a free slot, the one where the call for it waits), own calls first."""
+        for lane in self.lanes:
+            if lane.free and lane.first():
+                return lane, lane
+        for lane in self.lanes if len(self.lanes) > 1 else ():
+            if lane.free:
+                queues = [other for other in self._pool(lane.pool) if other.first()]
+                if queues:
+                    return lane, min(queues, key=lambda other: other.queue[0])
+        return None
+
+    def _grant_one(self) -> bool:
+        choice = None if self._stopped else self._choice()
+        if choice is None:
+            return False
+        lane, home = choice
+        heapq.heappop(home.queue).granted.set_result(lane)
+        lane.in_flight += 1
         self._ready -= 1
         self._in_flight += 1
         self._peak = max(self._peak, self._in_flight)
-
-    def _is_grantable(self) -> bool:
-        while self._queue and self._queue[0][2].cancelled():
-            heapq.heappop(self._queue)
-        return not self._paused and self._in_flight < self._limit and bool(self._queue)
+        return True
 
     def _is_vacant(self) -> bool:
-        taken = self._in_flight + self._owed
-        return not self._paused and taken < self._limit and not self._ready
+        free = sum(lane.free for lane in self.lanes)
+        return not self._stopped and free > self._owed and not self._ready
 
     def _update(self) -> None:
-        while self._pacer is None and self._is_grantable():
-            self._grant()
+        self._count()
+        while self._pacer is None and self._grant_one():
+            pass
         for event, holds in (
-            (self._grantable, self._is_grantable()),
+            (self._grantable, self._pacer is not None and self._choice() is not None),
             (self._vacant, self._is_vacant()),
             (self._quiet, self._in_flight == 0),
         ):
@@ -188,31 +216,11 @@ class Scheduler:
             return
         now = asyncio.get_running_loop().time()
         passed, self._counted_to = now - self._counted_to, now
-        free = max(0, self._limit - self._in_flight)
-        self._slot_seconds += self._limit * passed
-        self._idle += free * passed
-        if not self._paused and self._pacer is None:
-            self._wasted += min(free, self._ready) * passed
-
-
-class _Pacer:
-    """Spreads permits evenly over each second; `Throttler` alone lets a second's worth go at once.
-
-    Only one task may await it: the throttler's waiters poll and are not first-in-first-out.
-    """
-
-    CATCH_UP_S = 0.02
-
-    def __init__(self, rate: float) -> None:
-        whole = math.ceil(rate)
-        self._throttler = Throttler(whole, period=whole / rate)
-        self._interval = 1 / rate
-        self._next = -math.inf
-
-    async def permit(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._next = max(self._next, now - self.CATCH_UP_S)
-        if self._next > now:
-            await asyncio.sleep(self._next - now)
-        self._next += self._interval
-        await self._throttler.acquire()  # type: ignore[no-untyped-call]  # the package is untyped
+        if not passed:
+            return
+        for lane in self.lanes:
+            lane.slot_seconds += lane.limit * passed
+            lane.idle += max(0, lane.limit - lane.in_flight) * passed
+        choice = None if self._stopped or self._pacer else self._choice()
+        if choice is not None:
+            self._wasted += min(choice[0].free, self._ready) * passed

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
-import httpx
 import orjson
 
-from medagents_async.engine import replies
 from medagents_async.engine.client import Client
+from medagents_async.engine.identity import PROBE_S, Identity, identify
+from medagents_async.engine.lanes import Lane
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.errors import (
     CallError,
@@ -26,26 +25,17 @@ from medagents_async.types import Call, Completion
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a server says of itself; `max_model_len` in tokens, None where it does not say."""
-
-    model: str
-    max_model_len: int | None
-    version: str | None
-
-
 class Server:
     """One server of a run, and a watch over it.
 
     A stopped vLLM may leave calls hanging without a byte, and one that drains refuses all new
     ones in good health for a minute. So a watch runs beside the calls. When `/health` is dead,
     waiting calls fail at once and are owed again; when every call has failed for a while, too,
-    nothing new is sent; and the run waits up to `grace` seconds until the server gives a token.
+    nothing new is sent to it until it gives a token. Other servers of its pool go on meanwhile;
+    where there is none, the run waits up to `grace` seconds.
     """
 
     WATCH_S = 1.0  # between looks while calls wait
-    PROBE_S = 10.0  # for one look
     SILENT_LOOKS = 6  # looks without an answer in a row before a busy server counts as gone
     # So many failures in a row over so long: longer than three tries of a call can take, shorter
     # than most sequences of the default five, so that an outage costs hardly any call.
@@ -56,6 +46,7 @@ class Server:
         self,
         client: Client,
         scheduler: Scheduler,
+        lane: Lane,
         *,
         timeout: float,
         grace: float,
@@ -68,6 +59,7 @@ class Server:
         self.answered = 0  # calls
         self.busy = 0  # calls refused for want of room
         self.tokens = 0  # prompt and completion tokens of these calls
+        self.lane = lane
         self._scheduler = scheduler
         self._timeout = timeout
         self._grace = grace
@@ -144,7 +136,7 @@ class Server:
 
     async def _is_outage(self) -> bool:
         """Whether a call that just failed did so because the server is gone: a look will tell."""
-        if not self._scheduler.is_paused(self):
+        if not self.lane.is_paused(self):
             look = self._next_look
             self._suspicion.set()
             await look.wait()
@@ -152,25 +144,34 @@ class Server:
 
     async def _outage(self) -> None:
         clock = asyncio.get_running_loop().time
-        self._scheduler.pause(self)
+        self.lane.pause(self)
+        # Calls that failed during the look wait for the next one, which may be long in coming.
+        self._next_look.set()
+        self._next_look = asyncio.Event()
         state = "is down" if self._down else "refuses every call"
         log.warning("%s %s; waiting up to %g s for it", self.name, state, self._grace)
+        begun = clock()
         for limit in self._waiting if self._down else ():
             if not limit.expired():
                 limit.reschedule(clock())
-        try:
-            async with asyncio.timeout(self._grace):
-                while not (await self._alive() and await self._answers()):
-                    await asyncio.sleep(self.WATCH_S)
-        except TimeoutError:
-            raise ServerGone(
-                f"{self.name} went away and did not come back within {self._grace:g} s; "
-                "start it and run the same command again to resume"
-            ) from None
+        while not await self._is_back(max(self.WATCH_S, begun + self._grace - clock())):
+            if clock() >= begun + self._grace and self._scheduler.alone(self.lane):
+                raise ServerGone(
+                    f"{self.name} went away and did not come back within {self._grace:g} s; "
+                    "start it and run the same command again to resume"
+                )
+            await asyncio.sleep(self.WATCH_S)
         await self._verify()
         log.warning("%s is back", self.name)
         self._down, self._failures = False, 0
-        self._scheduler.resume(self)
+        self.lane.resume(self)
+
+    async def _is_back(self, patience: float) -> bool:
+        try:
+            async with asyncio.timeout(patience):
+                return await self._alive() and await self._answers()
+        except TimeoutError:
+            return False
 
     async def _alive(self) -> bool:
         """Whether it listens and says that it is well.
@@ -181,7 +182,7 @@ class Server:
         bad = 0
         for _ in range(self.SILENT_LOOKS):
             try:
-                async with asyncio.timeout(self.PROBE_S):
+                async with asyncio.timeout(PROBE_S):
                     if (await self.client.get("/health")).status_code < 500:
                         return True
             except Unavailable:
@@ -215,69 +216,14 @@ class Server:
 
     # Identity
 
-    async def identify(self, model: str | None, wait: float) -> Identity:
-        """Ask the server what it serves, for up to `wait` seconds while it does not answer.
-
-        Raises UsageError, with what to do, where it cannot be reached, refuses the key, has no
-        `/v1/models` there, does not serve `model`, or serves several and none was named.
-        """
-        response = await self._models(wait)
-        if response.status_code in (401, 403):
-            raise UsageError(
-                f"{self.name} refuses the API key (HTTP {response.status_code}); "
-                "give the right one in $MEDAGENTS_API_KEY"
-            )
-        try:
-            if response.status_code != 200:
-                raise ValueError(f"HTTP {response.status_code}")
-            entries = replies.load(response.content)["data"]
-            served = {str(entry["id"]): entry.get("max_model_len") for entry in entries}
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            hint = "" if self.name.endswith("/v1") else f"; did you mean {self.name}/v1?"
-            raise UsageError(f"{self.name}/models is no list of models ({error}){hint}") from error
-        if model is None and len(served) == 1:
-            model = next(iter(served))
-        if model is None or model not in served:
-            asked = f"does not serve {model!r}" if model else "does not serve just one model"
-            names = ", ".join(served) or "it serves none"
-            raise UsageError(f"{self.name} {asked}; choose one with --model: {names}")
-        limit = served[model] if isinstance(served[model], int) else None
-        self.identity = Identity(model, limit, await self._version())
-        return self.identity
-
-    async def _models(self, wait: float) -> httpx.Response:
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + wait
-        while True:
-            try:
-                async with asyncio.timeout(self.PROBE_S):
-                    response = await self.client.get("models")
-                if response.status_code < 500 or clock() >= deadline:
-                    return response
-            except (Unavailable, TimeoutError) as error:
-                if clock() >= deadline:
-                    raise UsageError(
-                        f"no server at {self.name} ({str(error) or 'no answer'}); start one with "
-                        "`make serve`, or name yours with --base-url; --wait-server S waits for it"
-                    ) from error
-            await asyncio.sleep(0.5)
-
-    async def _version(self) -> str | None:
-        try:
-            async with asyncio.timeout(self.PROBE_S):
-                response = await self.client.get("/version")
-            version = replies.load(response.content)["version"]
-        except (Unavailable, TimeoutError, ValueError, LookupError, TypeError):
-            return None
-        return version if isinstance(version, str) else None
-
     async def _verify(self, refusal: Refused | None = None) -> None:
         """Raises ServerChanged where the server no longer serves this run's model to this key."""
         if refusal is not None and self.answered == 0:
             raise ServerChanged(f"{self.name} refuses the very first calls: {refusal}")
         async with self._verifying:  # a burst of refusals asks one question at a time
             try:
-                await self.identify(self.identity.model if self.identity else None, self._grace)
+                model = self.identity.model if self.identity else None
+                self.identity = await identify(self.client, model, self._grace)
             except UsageError as error:
                 raise ServerChanged(f"the server is not what it was: {error}") from error
 

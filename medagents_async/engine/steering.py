@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from medagents_async.engine import load as loads
 from medagents_async.engine.load import Load
-from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.servers import Server
 from medagents_async.errors import Unavailable
 
@@ -115,33 +114,34 @@ class RateRule:
 
 
 class Steering:
-    """Sets the scheduler's limit once a second."""
+    """Sets a server's number of calls in flight once a second."""
 
     LOOK_S = 1.0
     USED_UP = 0.05  # the share of slots that may be free for all to count as taken
 
-    def __init__(self, scheduler: Scheduler, server: Server, most: int = MOST) -> None:
-        self._scheduler = scheduler
+    def __init__(self, server: Server, most: int = MOST) -> None:
         self._server = server
         self._by_queue = QueueRule(most)
         self._by_rate = RateRule(most)
-        scheduler.limit = min(START, most)
 
     async def steer(self) -> None:
         """Look and set for ever."""
         clock = asyncio.get_running_loop().time
-        before = self._scheduler.statistics()
+        lane = self._server.lane
+        slot_seconds = idle = 0.0
         while True:
             await asyncio.sleep(self.LOOK_S)
             load = await read(self._server)
-            seen = self._scheduler.statistics()
-            spent = seen.slot_seconds - before.slot_seconds
-            used_up = spent > 0 and (seen.idle - before.idle) < self.USED_UP * spent
-            before, limit = seen, self._scheduler.limit
-            self._scheduler.limit = (
-                self._by_rate.next(limit, clock(), self._server, used_up=used_up)
+            lane.changed()  # counts up to now
+            spent, free = lane.slot_seconds - slot_seconds, lane.idle - idle
+            slot_seconds, idle = lane.slot_seconds, lane.idle
+            used_up = spent > 0 and free < self.USED_UP * spent
+            lane.limit = (
+                self._by_rate.next(lane.limit, clock(), self._server, used_up=used_up)
                 if load is None
-                else self._by_queue.next(limit, load, in_flight=seen.in_flight, used_up=used_up)
+                else self._by_queue.next(
+                    lane.limit, load, in_flight=lane.in_flight, used_up=used_up
+                )
             )
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from medagents_async.engine.fleet import Fleet
 from medagents_async.engine.runner import Totals
 from medagents_async.engine.scheduler import Scheduler
-from medagents_async.engine.servers import Server
 
 REDRAW_S = 0.25
 PLAIN_LINE_S = 5.0
@@ -21,11 +21,11 @@ class Progress:
     """Draws where a run is until cancelled."""
 
     def __init__(
-        self, totals: Totals, scheduler: Scheduler, server: Server, console: Console
+        self, totals: Totals, scheduler: Scheduler, fleet: Fleet, console: Console
     ) -> None:
         self._totals = totals
         self._scheduler = scheduler
-        self._server = server
+        self._fleet = fleet
         self._console = console
 
     async def keep_drawing(self) -> None:
@@ -44,12 +44,12 @@ class Progress:
         """What is done, what is under way, how fast it goes. `elapsed` in seconds."""
         totals, calls = self._totals, self._scheduler.statistics()
         rate = totals.here / elapsed if elapsed > 0 else 0.0
-        speed = self._server.tokens / elapsed if elapsed > 0 else 0.0
+        speed = self._fleet.tokens / elapsed if elapsed > 0 else 0.0
         left = totals.expected - totals.done
         eta = str(timedelta(seconds=round(left / rate))) if rate > 0 else "?"
         return (
             f"{totals.done}/{totals.expected} questions"
-            f" · {self._server.answered} calls done, {calls.in_flight} in flight, "
+            f" · {self._fleet.answered} calls done, {calls.in_flight} in flight, "
             f"{calls.ready} waiting"
             f" · {rate * 3600:,.0f} questions/h · {speed:,.0f} tokens/s"
             f" · ETA {eta}"

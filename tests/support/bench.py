@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from medagents_async import methods
-from medagents_async.engine.ask import Asker, Desk
+from medagents_async.engine.ask import Asker, Desk, Pool
 from medagents_async.engine.journal import Record
+from medagents_async.engine.lanes import Priority, Seat
 from medagents_async.engine.retry import Attempts
-from medagents_async.engine.scheduler import Priority
 from medagents_async.prompts import PromptPack
 from medagents_async.simulator import clock
 from medagents_async.types import Call, Completion, Decision, Question, Sampling, Step, Usage
@@ -67,9 +67,11 @@ def answer(
     spans: dict[str, tuple[float, float]] = {}
     bodies: dict[str, dict[str, Any]] = {}
 
-    async def complete(call: Call, priority: Priority, attempts: Attempts) -> Completion:
+    async def complete(
+        call: Call, priority: Priority, seat: Seat, attempts: Attempts
+    ) -> Completion:
         del priority
-        attempts.attempts = 1
+        attempts.attempts, attempts.server = 1, seat.pool
         clock = asyncio.get_running_loop().time
         begun, name = clock(), f"{call.stage}:{call.n}"
         await asyncio.sleep(seconds(call))
@@ -80,7 +82,12 @@ def answer(
         first, *more = [said] if isinstance(said, str) else said
         return Completion(first, "stop", Usage(100, 10, 0), more=tuple(more))
 
-    desk = Desk(PromptPack(found.name), "m", Sampling(), None, 0, complete, "http://server/v1")
+    desk = Desk(
+        prompts=PromptPack(found.name),
+        pools={"": Pool("m")},
+        sampling=Sampling(),
+        complete=complete,
+    )
     solve = found.solver(found.parameters(preset, settings))
 
     async def main() -> tuple[Decision, list[Step]]:
