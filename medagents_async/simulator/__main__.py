@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from medagents_async.errors import UsageError
-from medagents_async.simulator import load_script, plausible, running
+from medagents_async.simulator import load_script, plausible, realistic, running
 from medagents_async.simulator.profiles import PROFILES
 
 
@@ -44,7 +44,8 @@ def main() -> int:
     ends = (signal.SIGINT, signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # for `sigwait`, in all threads
     try:
-        with running(load_script(file) if file else plausible, keep=0, **options) as simulator:
+        model = realistic if options["profile"] else plausible
+        with running(load_script(file) if file else model, keep=0, **options) as simulator:
             if ready_file:
                 ready_file.write_text(simulator.url + "\n")
             print(simulator.url, flush=True)

@@ -15,6 +15,7 @@ import asyncio
 
 import httpx
 
+from medagents_async.simulator.life import never
 from medagents_async.simulator.service import Service
 
 
@@ -22,7 +23,8 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
     """Carries requests to `service` in this process, whatever their host.
 
     One service per transport; any number of both may share an event loop. A service whose `state`
-    is "stopped" or "frozen" refuses connections. Faults of replies come as httpx's errors.
+    is "stopped" or "frozen" refuses connections, and what was under way is lost when it would have
+    been answered. Faults of replies come as httpx's errors.
     """
 
     def __init__(self, service: Service) -> None:
@@ -41,7 +43,9 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
         except asyncio.CancelledError:
             service.disconnected += 1
             raise
-        if answer.fault == "reset":
+        if service.state == "frozen":
+            await never()
+        if service.state == "stopped" or answer.fault == "reset":
             raise httpx.ReadError("connection reset by the simulated server", request=request)
         if answer.fault == "truncate":
             raise httpx.RemoteProtocolError("incomplete body", request=request)
