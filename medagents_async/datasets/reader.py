@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from medagents_async.datasets.rows import BadRow, parse
+from medagents_async.datasets import recognised
+from medagents_async.datasets.drafts import LeftOut, Making, canonical
+from medagents_async.datasets.rows import BadRow, item, loads, parse
+from medagents_async.datasets.sources import File, Record, Sources
 from medagents_async.errors import InputError, UsageError
 from medagents_async.types import Item
 
@@ -55,14 +58,14 @@ class Source:
     def items(self) -> Iterator[Item]:
         """The chosen rows in the order of the file, read as they are wanted."""
         taken = set[str]() if self.skipped else None  # a repeated id is a bad row, left out
-        for _, item in _rows(self.path):
-            if not isinstance(item, Item) or not self.wants(item.question.id):
+        for _, row in _rows(self.path):
+            if not isinstance(row, Item) or not self.wants(row.question.id):
                 continue
             if taken is not None:
-                if item.question.id in taken:
+                if row.question.id in taken:
                     continue
-                taken.add(item.question.id)
-            yield item
+                taken.add(row.question.id)
+            yield row
 
 
 def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> Source:
@@ -77,17 +80,17 @@ def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> S
     seen: dict[str, int] = {}
     digest = 0
     kept: list[str] = []
-    for number, item in _rows(path):
-        if not isinstance(item, Item):
-            problems.append((number, item))
+    for number, row in _rows(path):
+        if not isinstance(row, Item):
+            problems.append((number, row))
             continue
-        identity = item.question.id
+        identity = row.question.id
         if identity in seen:
             problems.append((number, f"id {identity!r} is taken by line {seen[identity]}"))
             continue
         seen[identity] = number
         # A sum of row digests is the same for every order of the rows.
-        digest += int.from_bytes(hashlib.blake2b(_canonical(item), digest_size=16).digest())
+        digest += int.from_bytes(hashlib.blake2b(_digested(row), digest_size=16).digest())
         if selection.shard is None or _shard(identity, selection.shard[1]) == selection.shard[0]:
             kept.append(identity)
     if problems and not skip_bad_rows:
@@ -112,6 +115,7 @@ def _chosen(kept: list[str], selection: Selection) -> frozenset[str] | None:
 def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
     """(line number, item or the reason why there is none); blank lines are passed over."""
     index = 0
+    parse = _parser(path)
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             line = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
@@ -124,15 +128,37 @@ def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
             index += 1
 
 
-def _canonical(item: Item) -> bytes:
-    question = item.question
+def _parser(path: Path) -> Callable[[bytes, int, int], Item]:
+    """What makes an item of a line: by the first line the file may be one of a published set."""
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    try:
+        dataset = recognised(loads(first.removeprefix(_BOM)))
+    except BadRow:
+        return parse
+    if dataset is None:
+        return parse
+    make = dataset.maker(Sources([File(path, lines=True)]), Making())
+
+    def published(line: bytes, number: int, index: int) -> Item:
+        try:
+            draft = make(Record(path.stem, number, index, loads(line)))
+        except LeftOut as reason:
+            raise BadRow(f"not for this set: {reason}") from reason
+        return item(canonical(draft, draft.id), number, index)
+
+    return published
+
+
+def _digested(row: Item) -> bytes:
+    question = row.question
     return orjson.dumps(
         [
             question.id,
             question.text,
             list(question.options.items()),
             question.context,
-            item.answer,
+            row.answer,
         ]
     )
 

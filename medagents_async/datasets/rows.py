@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -47,7 +48,7 @@ def _single(value: Any) -> Any:
 
 
 #: Canonical name to the names in published sets, the first that has a value wins.
-ALIASES = {"id": ("id", "realidx"), "answer": ("answer_idx", "answer", "label")}
+ALIASES = {"id": ("id", "realidx", "question_id"), "answer": ("answer_idx", "answer", "label")}
 Text = Annotated[str, Field(min_length=1)]
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
@@ -83,9 +84,26 @@ class Row(BaseModel):
             )
         if not self.question.strip():
             raise ValueError("the question is blank")
-        if self.images:
-            raise ValueError("it has images, which this version cannot send")
         return self
+
+
+def check(document: dict[str, Any]) -> Row:
+    """A row that holds together. Raises BadRow."""
+    try:
+        return Row.model_validate(document)
+    except ValidationError as error:
+        raise BadRow(reasons(error)) from error
+
+
+def loads(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line. Raises BadRow."""
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadRow(f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BadRow("not a JSON object")
+    return document
 
 
 def parse(line: bytes, number: int, index: int) -> Item:
@@ -93,24 +111,45 @@ def parse(line: bytes, number: int, index: int) -> Item:
 
     A row without an id is called by its line number. Raises BadRow.
     """
-    try:
-        document = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise BadRow(f"not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise BadRow("not a JSON object")
-    try:
-        row = Row.model_validate(document)
-    except ValidationError as error:
-        raise BadRow("; ".join(_reason(problem) for problem in error.errors())) from error
+    return item(loads(line), number, index)
+
+
+def item(document: dict[str, Any], number: int, index: int) -> Item:
+    """The item of a row's JSON object. Raises BadRow."""
+    row = check(document)
+    if row.images:
+        raise BadRow("it has images, which this version cannot send")
     question = Question(
         str(number if row.id is None else row.id),
         index,
-        row.question,
+        without_choices(row.question, row.options)[0],
         row.options,
         row.context,
     )
     return Item(question, row.answer, row.subject)
+
+
+def without_choices(question: str, options: Mapping[str, str]) -> tuple[str, str | None]:
+    """MedXpertQA's question without the choices that it repeats, and these.
+
+    A method that shuffles options would show two orders. Only a list at the very end of just the
+    row's letters, in order, is taken for one.
+    """
+    text, mark, choices = question.rpartition("Answer Choices:")
+    place = -1
+    for letter in options if mark and text.strip() else ():
+        place = choices.find(f" ({letter}) ", place + 1)
+        if place < 0:
+            break
+    more = f" ({LETTERS[len(options) % len(LETTERS)]}) "
+    if place < 0 or not choices.startswith(" (A) ") or more in choices[place:]:
+        return question, None
+    return text.rstrip(), choices.strip()
+
+
+def reasons(error: ValidationError) -> str:
+    """What is wrong with a row, field by field."""
+    return "; ".join(_reason(problem) for problem in error.errors())
 
 
 def _reason(problem: Any) -> str:
