@@ -11,6 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from medagents_async.scoring.records import Record
+
 
 def printable(text: object) -> str:
     """Text of any origin without control characters: a model must not drive the terminal."""
@@ -20,7 +22,7 @@ def printable(text: object) -> str:
     )
 
 
-def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
+def outcomes(records: Iterable[Record]) -> Table:
     """One line a row: what was said against the answer key.
 
     `cut` counts the replies that ended at their token limit.
@@ -30,19 +32,17 @@ def outcomes(rows: Iterable[Mapping[str, Any]]) -> Table:
         table.add_column(name)
     for name in ("calls", "tokens in", "out", "cut", "seconds"):
         table.add_column(name, justify="right")
-    for row in rows:
-        usage = row["usage"]
-        error = row["error"]
+    for record in records:
         table.add_row(
-            printable(row["id"]) + (f" #{row['repeat']}" if row["repeat"] else ""),
-            row["status"] + (f" ({error['kind']})" if error else ""),
-            row["prediction"] or "–",
-            row["answer"] or "–",
-            str(row["calls"]),
-            f"{usage['prompt_tokens']:,}",
-            f"{usage['completion_tokens']:,}",
-            str(row["truncated"]),
-            f"{row['seconds']:.1f}",
+            Text(printable(record.id) + (f" #{record.repeat}" if record.repeat else "")),
+            Text(record.status + (f" ({printable(record.error)})" if record.error else "")),
+            record.prediction or "–",
+            record.answer or "–",
+            str(record.calls),
+            f"{record.prompt_tokens:,}",
+            f"{record.completion_tokens:,}",
+            str(record.truncated),
+            f"{record.seconds:.1f}",
         )
     return table
 
