@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support.command import Run
 
 LETTERS = "ABCDE"
+
+# A slow machine is no fault, and every run tries the same examples.
+hypothesis.settings.register_profile("here", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("here")
 
 
 def question_row(number: int) -> dict[str, Any]:

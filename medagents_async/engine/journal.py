@@ -6,6 +6,7 @@ are on record answer at once. One small file a question, deleted when its row is
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from pathlib import Path
@@ -27,29 +28,65 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._failure: OutputFailed | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._there = set(os.listdir(folder))  # looked up once, not for each question
         except OSError as error:
             raise UsageError(f"cannot make {folder}: {error.strerror}") from error
 
     def record(self, question_id: str, repeat: int) -> Record:
         """The record of one (question, repeat), which is empty when it was never begun."""
         name = hashlib.blake2b(f"{repeat}/{question_id}".encode(), digest_size=12).hexdigest()
-        return Record(self.folder / f"{name}.jsonl")
+        path = self.folder / f"{name}.jsonl"
+        return Record(self, path, begun=path.name in self._there)
 
     def clear(self) -> None:
         """Forget all, at the end of a run that has every outcome."""
         for path in self.folder.glob("*.jsonl*"):
             path.unlink(missing_ok=True)
 
+    def write(self, path: Path, lines: bytes) -> None:
+        """Append to a record's file; where that fails, whoever uses the journal next is told."""
+        # Opened each time: one descriptor a question would run into the system's limit.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        try:
+            try:
+                descriptor = os.open(path, flags, 0o644)
+            except FileNotFoundError:  # somebody deleted the folder
+                self.folder.mkdir(exist_ok=True)
+                descriptor = os.open(path, flags, 0o644)
+            try:
+                jsonl.append(descriptor, lines, path)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._failure = OutputFailed(f"cannot write {path}: {error.strerror}")
+        except OutputFailed as error:
+            self._failure = error
+
+    def check(self) -> None:
+        """Raises OutputFailed where something could not be written."""
+        if self._failure is not None:
+            raise self._failure
+
 
 class Record:
-    """The finished calls of one (question, repeat); without a `path`, nothing is kept."""
+    """The finished calls of one (question, repeat); without a `journal`, nothing is kept.
 
-    def __init__(self, path: Path | None) -> None:
+    Replies are written as soon as the event loop comes round: what comes of a question's last
+    one is in OUT before that, and then there is nothing left to write.
+    """
+
+    def __init__(
+        self, journal: Journal | None = None, path: Path = Path(), *, begun: bool = False
+    ) -> None:
+        self._journal = journal
         self._path = path
+        self._there = begun
+        self._lines: list[bytes] = []  # still to be written
         self._entries: dict[str, tuple[str, Completion, Attempts]] = {}
-        if path is not None and path.exists():
+        if begun and path.exists():
             try:
                 jsonl.repair(path)
                 self._entries = {entry["call"]: _entry(entry) for _, entry in jsonl.read(path)}
@@ -66,33 +103,32 @@ class Record:
         return entry[1:] if entry is not None and entry[0] == _digest(call) else None
 
     def add(self, call: Call, completion: Completion, attempts: Attempts) -> None:
-        """Raises OutputFailed."""
-        if self._path is None:
+        """Keep a reply. Raises OutputFailed where an earlier one could not be written."""
+        if self._journal is None:
             return
+        self._journal.check()
         entry = {
             "call": call.request_id,
             "digest": _digest(call),
             "completion": completion,
             "attempts": attempts,
         }
-        # Opened for each line: one descriptor a question would run into the system's limit.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        try:
-            try:
-                descriptor = os.open(self._path, flags, 0o644)
-            except FileNotFoundError:  # somebody deleted the folder
-                self._path.parent.mkdir(exist_ok=True)
-                descriptor = os.open(self._path, flags, 0o644)
-        except OSError as error:
-            raise OutputFailed(f"cannot write {self._path}: {error.strerror}") from error
-        try:
-            line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
-            jsonl.append(descriptor, line, self._path)
-        finally:
-            os.close(descriptor)
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._write, self._journal)
+        self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+
+    def _write(self, journal: Journal) -> None:
+        if self._lines:
+            self._there = True
+            journal.write(self._path, b"".join(self._lines))
+            self._lines.clear()
 
     def delete(self) -> None:
-        if self._path is not None:
+        """Forget the question, whose outcome is safe. Raises OutputFailed as `add` does."""
+        self._lines.clear()
+        if self._journal is not None:
+            self._journal.check()
+        if self._there:
             self._path.unlink(missing_ok=True)
 
 

@@ -114,7 +114,10 @@ def find(name: str) -> Method:
     path, colon, function = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_file(Path(path), function)
-    methods = every_method()
+    module = name.replace("-", "_")
+    if module.isidentifier() and importlib.util.find_spec(f"{__name__}.{module}"):
+        importlib.import_module(f"{__name__}.{module}")  # the others need not be loaded
+    methods = _REGISTRY if name in _REGISTRY else every_method()
     if name not in methods:
         raise UsageError(
             f"there is no method {name!r}; there are: {', '.join(methods)}, "

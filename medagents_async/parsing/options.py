@@ -17,7 +17,7 @@ _MARKER = re.compile(
       (?:correct|right|best|most\s+(?:likely|appropriate|accurate|suitable)(?:\s+correct)?)\s+
       (?:answer|option|choice)\b
     # "Answer: …", "the best option for this child is …", "I would choose …"
-    | (?<![^\W_])(?<!wrong\s)(?<!incorrect\s)(?<!other\s)(?<!each\s)(?<!answer\s)
+    | (?<![^\W_])(?<!wrong[ ])(?<!incorrect[ ])(?<!other[ ])(?<!each[ ])(?<!answer[ ])
       (?:(?:answer|option|choice)(?:\s+(?:option|choice|letter))?|答案)
       (?:,?\s+(?:to|for|in|of|here|given|based|among|from|that\s+best|I\s+(?:think|believe|choose))
         \b(?:(?!\bnot\b|n['’]t\b|\bif\b)[^.:;\n]){0,80}?)?
@@ -115,6 +115,8 @@ def _by_letter(value: str, texts: Mapping[str, str]) -> str | None:
     return "" if _next(key, texts) in {beside and beside[1], below} - {None} else key
 
 
+#: The end of most replies: the last marker, on a line of its own, with nothing but a letter.
+_USUAL = re.compile(r"\n[ \t]*Option:[ \t]*([A-Z])\.?\s*\Z")
 _ENDS = re.compile(r"[.!?][*_\"'”’)\]]*(?=\s)")
 _MARKED = re.compile(r"(?i)[\s*_#>]*(?:final\s+)?(?:option|answer)[*_]*\s*:")
 
@@ -144,6 +146,9 @@ def option(text: str, options: Mapping[str, str], *, cut: bool = False) -> str |
     Lower-case letters count right after a marker only. Thinking counts for nothing, nor does the
     unfinished end of a reply that was `cut` by its limit.
     """
+    usual = _USUAL.search(text[-40:])
+    if usual and usual[1] in options and not cut and "<" not in text and text.isascii():
+        return usual[1]  # what follows would find the same, a hundred times slower
     reply = unicodedata.normalize("NFKC", visible(text)[0])
     if cut:
         reply = _finished(reply)

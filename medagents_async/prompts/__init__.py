@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from jinja2 import DictLoader, Environment, StrictUndefined, Template, TemplateError, meta
+from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 
 from medagents_async.errors import UsageError
 from medagents_async.types import Prompt, Question
 
 PARTS = ("role", "material", "task")
 #: What every template may show, beside what the method passes.
-GIVEN = {"question", "options", "context"}
+GIVEN = {"question", "options", "context", "range"}
 _SHIPPED = Path(__file__).parent
+_INCLUDE = re.compile(r"""\{%-?\s*include\s+["'](?P<name>[\w-]+)\.md["']\s*-?%\}\n?""")
 
 
 class PromptPack:
@@ -28,17 +30,19 @@ class PromptPack:
     """
 
     def __init__(self, method: str, override: Path | None = None) -> None:
-        own = [_SHIPPED / "shared", _SHIPPED / method.replace("-", "_")]
-        shipped = _sources(own)
+        own = _sources([_SHIPPED / method.replace("-", "_")])
+        shared = _sources([_SHIPPED / "shared"])
+        shipped = {name: text for name, text in shared.items() if name in _included(own, shared)}
+        shipped |= own
         replaced = {} if override is None else _checked(override, shipped)
         self._sources = {**shipped, **replaced}
         self._environment = Environment(  # noqa: S701 - chat text, not HTML
-            loader=DictLoader({f"{name}.md": text for name, text in self._sources.items()}),
             undefined=StrictUndefined,
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._environment.globals.clear()  # what is there is copied at each render
         self._parsed = {name: self._parse(name) for name in self._sources}
         fields = GIVEN | self._fields(shipped)
         for name in replaced:
@@ -52,12 +56,26 @@ class PromptPack:
     def _parse(self, name: str) -> dict[str, Template]:
         try:
             return {
-                part: self._environment.from_string(text)
+                part: self._environment.from_string(self._whole(text))
                 for part, text in _split(self._sources[name]).items()
                 if text.strip()
             }
         except TemplateError as error:
             raise UsageError(f"prompt template {name}.md: {error}") from error
+
+    def _whole(self, text: str, depth: int = 0) -> str:
+        """The text with what it includes in its place, which renders twice as fast.
+
+        Raises TemplateError where that is not there or never ends.
+        """
+
+        def piece(found: re.Match[str]) -> str:
+            source = self._sources.get(found["name"])
+            if source is None or depth > 10:
+                raise TemplateError(f"cannot include {found['name']}.md")
+            return self._whole(source, depth + 1)
+
+        return _INCLUDE.sub(piece, text)
 
     def _fields(self, sources: Mapping[str, str]) -> set[str]:
         return set().union(
@@ -78,6 +96,7 @@ class PromptPack:
     def render(self, name: str, question: Question, fields: Mapping[str, object]) -> Prompt:
         """Raises UsageError when there is no such template or it wants a field that is missing."""
         values = {
+            "range": range,
             "question": question.text,
             "options": question.options,
             "context": question.context,
@@ -92,6 +111,17 @@ class PromptPack:
             )
         except TemplateError as error:
             raise UsageError(f"prompt template {name}.md: {error}") from error
+
+
+def _included(own: Mapping[str, str], shared: Mapping[str, str]) -> set[str]:
+    """The shared pieces that a method's own templates include, and what those include."""
+    found: set[str] = set()
+    texts = list(own.values())
+    while texts:
+        names = {match["name"] for match in _INCLUDE.finditer(texts.pop())} - found
+        found |= names
+        texts += [shared[name] for name in names if name in shared]
+    return found
 
 
 def _sources(folders: Iterable[Path]) -> dict[str, str]:

@@ -28,7 +28,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from medagents_async.engine.client import Client, open_transport
+from medagents_async.engine.client import Client, DirectTransport
 from medagents_async.simulator import clock
 from medagents_async.simulator.engine import BatchingEngine
 from medagents_async.simulator.profiles import Profile, find
@@ -76,7 +76,7 @@ class Measured:
 
 
 async def measure(url: str, load: Load, seed: int) -> Measured:
-    transport = open_transport()
+    transport = DirectTransport()
     client = Client(transport, transport, url, KEY)
     chance = random.Random(seed)
     prompts = [0] * load.count

@@ -91,7 +91,7 @@ def answer(
     solve = found.solver(found.parameters(preset, settings))
 
     async def main() -> tuple[Decision, list[Step]]:
-        asker = Asker(desk, question, 0, 0, Record(None), lambda: None)
+        asker = Asker(desk, question, 0, 0, Record(), lambda: None)
         decision = await solve(question, asker)
         return decision, sorted(asker.steps, key=lambda step: step.order)
 

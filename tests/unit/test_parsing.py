@@ -670,3 +670,19 @@ def test_a_big_reply_is_read_in_bounded_time(unit: str) -> None:
     assert option(reply, TEN) is None
     for read in (visible, vote, fields, sections, trim_analysis):
         read(reply)
+
+
+_PHRASES = st.sampled_from(
+    "Answer: A|the answer is|Option B|not C|\\boxed{D}|I would choose|if the answer is|(A)|B.|\n"
+    "|Final answer:|none of the above|Option:|A, B|is the correct answer|however|**|- C)|:".split(
+        "|"
+    )
+)
+
+
+@given(st.lists(_PHRASES | st.text("abcABCD .,:\n*()", max_size=12)), st.sampled_from("ABCDE"))
+def test_usual_ending_is_read_as_any_other(parts: list[str], letter: str) -> None:
+    """A reply in plain ASCII may take a short way; one with an accent in front never does."""
+    options = {"A": "Aspirin", "B": "Biopsy of the lesion", "C": "CT", "D": "B"}
+    reply = " ".join(parts) + f"\nOption: {letter}"
+    assert option(reply, options) == option("é\n" + reply, options)
