@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from medagents_async import job as jobs
-from medagents_async import methods, preview, shards
+from medagents_async import shards
 from medagents_async.datasets.reader import Selection
 from medagents_async.engine.fleet import named
 from medagents_async.engine.sink import Trace
@@ -69,6 +70,8 @@ def _shard(text: str) -> tuple[int, int]:
 
 def _list_methods(wanted: bool) -> None:
     if wanted:
+        from medagents_async import methods, preview
+
         for method in methods.every_method().values():
             typer.echo("\n".join(preview.described(method)))
         raise typer.Exit
@@ -154,6 +157,15 @@ def batch(
     ] = None,
     trace: Annotated[Trace, typer.Option(help="How much of each call OUT keeps.")] = "full",
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows")] = False,
+    image_side: Annotated[
+        int, typer.Option(min=16, help="Pixels of an image's longest side, at most.")
+    ] = Job.image_side,
+    allow_remote_images: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote-images", help="Have the server fetch http: and https: images."
+        ),
+    ] = False,
     wait_server: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for the server at the start.")
     ] = Job.wait_server,
@@ -205,8 +217,14 @@ def batch(
         }
         job = Job(**{field.name: given[field.name] for field in dataclasses.fields(Job)})
         if dry_run:
+            from medagents_async import preview  # with the simulator: seldom wanted, slow to load
+
             asyncio.run(preview.show(plan(job), Console()))
             return
+        # What was imported stays: the collector need not look at it again, nor so often. It would
+        # take a tenth of the run's CPU time.
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             summary = runner.run(jobs.run(job, console))
         status = 1 if summary["error"] else 0

@@ -17,7 +17,8 @@
         ├── Malformed        … a 200 whose body is no completion        kind "malformed"
         ├── Empty            … no text at all                           kind "empty"
         ├── ReasoningOnly    … thought, but said nothing                kind "reasoning_only"
-        └── Truncated        … cut by length before any text            kind "truncated"
+        ├── Truncated        … cut by length before any text            kind "truncated"
+        └── BadImage         … never sent: its image cannot be read     kind "image"
 """
 
 from __future__ import annotations
@@ -151,3 +152,9 @@ class Truncated(CallError):
     """The token limit was reached before any text meant for the reader."""
 
     kind = "truncated"
+
+
+class BadImage(CallError):
+    """An image is not there or is none. Most are found in the input's check, as bad rows."""
+
+    kind = "image"

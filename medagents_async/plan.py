@@ -15,6 +15,7 @@ from medagents_async.engine.fleet import Address, addresses
 from medagents_async.engine.identity import Identity
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import UsageError
+from medagents_async.images import MOST_BYTES, SIDE, Album
 from medagents_async.prompts import PromptPack
 from medagents_async.types import STAGES, Sampling
 
@@ -66,6 +67,13 @@ class Job:
     accept_server_change: bool = False
     drain: float = 30.0
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    image_side: int = SIDE  # pixels
+    allow_remote_images: bool = False
+
+    def album(self) -> Album:
+        return Album(
+            folder=self.input.parent, side=self.image_side, remote=self.allow_remote_images
+        )
 
 
 @dataclass(frozen=True)
@@ -98,12 +106,14 @@ class Plan:
             seed=self.job.seed,
             extra_body=self.job.extra_body,
             routes=self.routes,
+            album=self.job.album(),
         )
 
     def configuration(self, models: Mapping[str, str]) -> dict[str, Any]:
         """All that decides a result: see `Manifest`."""
         job = self.job
         own = Path(job.method.rpartition(":")[0])
+        sent = {"side": job.image_side, "bytes": MOST_BYTES}
         return {
             "method": job.method,
             "method_source": sha256(own.read_bytes()).hexdigest()[:16] if own.is_file() else None,
@@ -118,6 +128,7 @@ class Plan:
             "seed": job.seed,
             "extra_body": job.extra_body,
             "input": self.source.digest,
+            **({"images": sent} if self.source.illustrated else {}),
         }
 
     def largest_limit(self) -> int:
@@ -173,7 +184,9 @@ def plan(job: Job) -> Plan:
     sampling = Sampling(
         given.get("temperature", base.temperature), given.get("top_p", base.top_p), base.max_tokens
     )
-    source = reader.check(job.input, job.selection, skip_bad_rows=job.skip_bad_rows)
+    source = reader.check(
+        job.input, job.selection, skip_bad_rows=job.skip_bad_rows, album=job.album()
+    )
     prompts = PromptPack(method.name, job.prompts)
     return Plan(job, source, method, parameters, preset, prompts, sampling, routes)
 

@@ -17,6 +17,7 @@ from medagents_async.engine.ask import Asker, Pool
 from medagents_async.engine.journal import Record
 from medagents_async.engine.lanes import Priority, Seat
 from medagents_async.engine.retry import Attempts
+from medagents_async.errors import BadImage, UsageError
 from medagents_async.methods import Method
 from medagents_async.plan import Plan
 from medagents_async.reporting.tables import printable
@@ -62,6 +63,13 @@ def _limit(limit: object) -> str:
     return str(limit)
 
 
+def _read(content: str | list[dict[str, Any]]) -> str:
+    """A message's text, with images by name."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(part.get("text") or part["image_url"]["url"] for part in content)
+
+
 async def show(plan: Plan, console: Console) -> None:
     """Print every call that the first question makes when invented replies answer it."""
 
@@ -77,15 +85,18 @@ async def show(plan: Plan, console: Console) -> None:
         return
     pools = {server.pool: Pool(server.model or "MODEL") for server in plan.addresses()}
     desk = plan.desk(pools, invented)
-    asker = Asker(desk, item.question, 0, 0, Record(None), lambda: None)
-    await plan.method.solver(plan.parameters)(item.question, asker)
+    asker = Asker(desk, item.question, 0, 0, Record(), lambda: None)
+    try:
+        await plan.method.solver(plan.parameters)(item.question, asker)
+    except BadImage as error:
+        raise UsageError(str(error)) from error
     for step in sorted(asker.steps, key=lambda step: step.order):
         body = orjson.loads(step.call.body)
         messages = body.pop("messages")
         console.rule(Text(printable(f"{step.call.stage} {step.call.n} {step.agent or ''}")))
         console.print(Text(printable(orjson.dumps(body).decode()), style="dim"))
         for message in messages:
-            console.print(Text(printable(f"[{message['role']}]\n{message['content']}\n")))
+            console.print(Text(printable(f"[{message['role']}]\n{_read(message['content'])}\n")))
     questions = len(plan.source) * plan.job.repeats
     console.print(
         f"{len(plan.source)} questions x {plan.job.repeats}; {len(asker.steps)} calls for the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import quote
@@ -34,6 +34,7 @@ class Question:
     """A multiple-choice question as a method sees it: without its answer key.
 
     `index` counts the rows of the input from 0; `options` maps letter to text, in input order.
+    `images` are paths or URLs as the row has them; prompts that show the question carry them.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Question:
     text: str
     options: Mapping[str, str]
     context: str | None = None
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,19 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """An image as a request has it: `url` is sent, `name` stands for it in OUT."""
+
+    url: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
+    """`content` is a text, or a list of content parts where there are images."""
+
     role: Role
-    content: str
+    content: str | Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +77,35 @@ class Prompt:
     role: str
     material: str
     task: str
+    images: tuple[Image, ...] = field(default=(), kw_only=True)
 
-    def messages(self, layout: Layout, *, system: bool = True) -> tuple[Message, ...]:
+    def messages(
+        self, layout: Layout, *, system: bool = True, named: bool = False
+    ) -> tuple[Message, ...]:
         """Chat messages; an empty part leaves no trace, an empty system message is never made.
 
         `paper` puts the role into the system message, as the papers do, or without `system`, for
         models that know no such role, in front of the user's. `shared-prefix` puts the material
         first and the role after it, so that sibling calls share the longest prefix, which a
         server with prefix caching computes once.
+
+        Images are part of the material and come before all text of the user's message: siblings
+        share them, too. `named` has their names instead.
         """
+        images = [image.name if named else image.url for image in self.images]
         if layout == "paper" and system and self.role:
-            return (Message("system", self.role), _user(self.material, self.task))
+            return (Message("system", self.role), _user(images, self.material, self.task))
         if layout == "paper":
-            return (_user(self.role, self.material, self.task),)
-        return (_user(self.material, self.role, self.task),)
+            return (_user(images, self.role, self.material, self.task),)
+        return (_user(images, self.material, self.role, self.task),)
 
 
-def _user(*parts: str) -> Message:
-    return Message("user", "\n\n".join(part for part in parts if part))
+def _user(images: Sequence[str], *parts: str) -> Message:
+    text = "\n\n".join(part for part in parts if part)
+    if not images:
+        return Message("user", text)
+    shown = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return Message("user", [*shown, {"type": "text", "text": text}])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +137,12 @@ class Call:
     body: bytes  # the JSON request, encoded once
     max_tokens: int
     samples: int = 1
+    brief: bytes | None = None  # the request with images named, where there are some
+
+    @property
+    def kept(self) -> Call:
+        """What is left of it once it is answered: images would fill memory and OUT."""
+        return self if self.brief is None else replace(self, body=self.brief, brief=None)
 
     @property
     def session_id(self) -> str:

@@ -14,7 +14,8 @@ from medagents_async.datasets import recognised
 from medagents_async.datasets.drafts import LeftOut, Making, canonical
 from medagents_async.datasets.rows import BadRow, item, loads, parse
 from medagents_async.datasets.sources import File, Record, Sources
-from medagents_async.errors import InputError, UsageError
+from medagents_async.errors import BadImage, InputError, UsageError
+from medagents_async.images import Album
 from medagents_async.types import Item
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,15 +39,16 @@ class Selection:
 class Source:
     """An input file that has been checked.
 
-    `rows` counts the good ones, `skipped` the bad ones left out; `digest` does not depend on the
-    order of the rows.
+    `rows` counts the good ones, `illustrated` those of them with images; `bad` has the numbers of
+    the lines that are left out. `digest` does not depend on the order of the rows.
     `chosen` holds the ids that the selection keeps, None for all.
     """
 
     path: Path
     digest: str
     rows: int
-    skipped: int
+    illustrated: int
+    bad: frozenset[int]
     chosen: frozenset[str] | None
 
     def __len__(self) -> int:
@@ -55,30 +57,36 @@ class Source:
     def wants(self, identity: str) -> bool:
         return self.chosen is None or identity in self.chosen
 
+    @property
+    def skipped(self) -> int:
+        return len(self.bad)
+
     def items(self) -> Iterator[Item]:
         """The chosen rows in the order of the file, read as they are wanted."""
-        taken = set[str]() if self.skipped else None  # a repeated id is a bad row, left out
-        for _, row in _rows(self.path):
-            if not isinstance(row, Item) or not self.wants(row.question.id):
-                continue
-            if taken is not None:
-                if row.question.id in taken:
-                    continue
-                taken.add(row.question.id)
-            yield row
+        for number, row in _rows(self.path):
+            if number not in self.bad and isinstance(row, Item) and self.wants(row.question.id):
+                yield row
 
 
-def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> Source:
-    """Read the whole of `path` and find every bad row.
+def check(
+    path: Path,
+    selection: Selection,
+    *,
+    skip_bad_rows: bool = False,
+    album: Album | None = None,
+) -> Source:
+    """Read the whole of `path` and find every bad row, a look at its images included.
 
+    Without an `album` paths start from the file's folder, and remote images are allowed.
     Raises UsageError where the file cannot be read or holds no row, and InputError with every
     bad line unless `skip_bad_rows`.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
+    album = album or Album(folder=path.parent)
     problems: list[tuple[int, str]] = []
     seen: dict[str, int] = {}
-    digest = 0
+    digest = illustrated = 0
     kept: list[str] = []
     for number, row in _rows(path):
         if not isinstance(row, Item):
@@ -88,9 +96,16 @@ def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> S
         if identity in seen:
             problems.append((number, f"id {identity!r} is taken by line {seen[identity]}"))
             continue
+        try:
+            images = album.fingerprints(row.question.images)
+        except BadImage as reason:
+            problems.append((number, str(reason)))
+            continue
         seen[identity] = number
+        illustrated += bool(images)
         # A sum of row digests is the same for every order of the rows.
-        digest += int.from_bytes(hashlib.blake2b(_digested(row), digest_size=16).digest())
+        content = _digested(row, images)
+        digest += int.from_bytes(hashlib.blake2b(content, digest_size=16).digest())
         if selection.shard is None or _shard(identity, selection.shard[1]) == selection.shard[0]:
             kept.append(identity)
     if problems and not skip_bad_rows:
@@ -98,7 +113,8 @@ def check(path: Path, selection: Selection, *, skip_bad_rows: bool = False) -> S
     if not seen:
         raise UsageError(f"{path} holds no question")
     chosen = _chosen(kept, selection)
-    return Source(path, f"{digest % 2**128:032x}", len(seen), len(problems), chosen)
+    bad = frozenset(number for number, _ in problems)
+    return Source(path, f"{digest % 2**128:032x}", len(seen), illustrated, bad, chosen)
 
 
 def _chosen(kept: list[str], selection: Selection) -> frozenset[str] | None:
@@ -150,17 +166,17 @@ def _parser(path: Path) -> Callable[[bytes, int, int], Item]:
     return published
 
 
-def _digested(row: Item) -> bytes:
+def _digested(row: Item, images: list[str]) -> bytes:
     question = row.question
-    return orjson.dumps(
-        [
-            question.id,
-            question.text,
-            list(question.options.items()),
-            question.context,
-            row.answer,
-        ]
-    )
+    content = [
+        question.id,
+        question.text,
+        list(question.options.items()),
+        question.context,
+        row.answer,
+    ]
+    # Where images lie does not matter, only what they show.
+    return orjson.dumps([*content, images] if images else content)
 
 
 def _shard(identity: str, count: int) -> int:

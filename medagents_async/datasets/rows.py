@@ -47,6 +47,11 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
+def _listed(value: Any) -> Any:
+    """Tables write null where a row has none."""
+    return [] if value is None else value
+
+
 #: Canonical name to the names in published sets, the first that has a value wins.
 ALIASES = {"id": ("id", "realidx", "question_id"), "answer": ("answer_idx", "answer", "label")}
 Text = Annotated[str, Field(min_length=1)]
@@ -64,7 +69,7 @@ class Row(BaseModel):
     options: Annotated[dict[Letter, str], BeforeValidator(_options), Field(min_length=2)]
     answer: Annotated[str | None, BeforeValidator(_single)] = None
     subject: str | None = None
-    images: list[str] = []
+    images: Annotated[list[Text], BeforeValidator(_listed)] = []
 
     @model_validator(mode="before")
     @classmethod
@@ -117,14 +122,13 @@ def parse(line: bytes, number: int, index: int) -> Item:
 def item(document: dict[str, Any], number: int, index: int) -> Item:
     """The item of a row's JSON object. Raises BadRow."""
     row = check(document)
-    if row.images:
-        raise BadRow("it has images, which this version cannot send")
     question = Question(
         str(number if row.id is None else row.id),
         index,
         without_choices(row.question, row.options)[0],
         row.options,
         row.context,
+        tuple(row.images),
     )
     return Item(question, row.answer, row.subject)
 

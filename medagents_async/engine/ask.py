@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -16,11 +16,13 @@ from medagents_async.engine.journal import Record
 from medagents_async.engine.lanes import Priority, Seat
 from medagents_async.engine.replies import wordless
 from medagents_async.engine.retry import Attempts
-from medagents_async.errors import CallError, Refused, UsageError
+from medagents_async.errors import BadImage, CallError, Refused, UsageError
+from medagents_async.images import Album
 from medagents_async.prompts import PromptPack
 from medagents_async.types import (
     Call,
     Completion,
+    Image,
     Layout,
     Prompt,
     Question,
@@ -57,6 +59,7 @@ class Desk:
     seed: int = 0
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # goes into every request as it is
     routes: Mapping[str, str] = field(default_factory=dict)
+    album: Album = field(default_factory=Album)
 
     def pool(self, stage: str, server: str) -> str:
         """The pool for a call; where a method names none, the stage's own. Raises UsageError."""
@@ -82,6 +85,8 @@ class Asker:
     _names: set[tuple[str, int]] = field(default_factory=set)
     _seats: dict[str, Seat] = field(default_factory=dict)
     _depth: int = 0
+    _images: tuple[Image, ...] | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _begun: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def __call__(
@@ -117,10 +122,11 @@ class Asker:
         pool = self.desk.pools[name]
         if choice:
             await pool.dialect.settle(pool.model)
+        shown = await self._illustrated(prompt, stage)
 
         def make() -> Call:
             return self._call(
-                pool, stage, number, prompt, layout or "paper", sampling, choice, samples
+                pool, stage, number, shown, layout or "paper", sampling, choice, samples
             )
 
         depth = self._depth + 1
@@ -137,6 +143,21 @@ class Asker:
             raise ValueError(f"the method asked for call {n} of stage {stage} twice")
         self._names.add((stage, n))
         return n
+
+    async def _illustrated(self, prompt: Prompt, stage: str) -> Prompt:
+        """The prompt, with the question's images where it shows the question. Raises BadImage."""
+        words = self.question.text.strip()
+        parts = (prompt.role, prompt.material, prompt.task)
+        if not self.question.images or not any(words in part for part in parts):
+            return prompt
+        async with self._opening:  # sibling calls start together and share them
+            if self._images is None:
+                try:
+                    self._images = await self.desk.album.ready(self.question.images)
+                except BadImage as failure:
+                    failure.stage = stage
+                    raise
+        return replace(prompt, images=self._images)
 
     def _call(
         self,
@@ -162,8 +183,13 @@ class Asker:
         if samples > 1:
             body["n"] = samples
         body |= self.desk.extra_body
-        encoded = orjson.dumps(body)
-        return Call(self.question.id, self.repeat, stage, n, encoded, sampling.max_tokens, samples)
+        encoded, brief = orjson.dumps(body), None
+        if prompt.images:
+            body["messages"] = prompt.messages(layout, system=pool.dialect.system, named=True)
+            brief = orjson.dumps(body)
+        return Call(
+            self.question.id, self.repeat, stage, n, encoded, sampling.max_tokens, samples, brief
+        )
 
     async def _complete(
         self,
@@ -194,7 +220,9 @@ class Asker:
         if completion is not None:
             failure = wordless(completion)
         times = (attempts.asked_s, attempts.queued_s, attempts.seconds, attempts.attempts)
-        self.steps.append(Step(call, agent, round_, completion, failure, *times, attempts.server))
+        self.steps.append(
+            Step(call.kept, agent, round_, completion, failure, *times, attempts.server)
+        )
         if failure is not None:
             failure.stage = call.stage
             raise failure

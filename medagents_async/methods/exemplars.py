@@ -87,6 +87,8 @@ def _exemplar(line: bytes, number: int, index: int) -> Exemplar:
     item = parse(line, number, index)
     if item.answer is None:
         raise BadRow("answer: an exemplar needs one")
+    if item.question.images:
+        raise BadRow("images: an exemplar is shown without them")
     document = orjson.loads(line)
     thought = document.get("explanation")
     if not isinstance(thought, str | None):

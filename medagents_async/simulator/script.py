@@ -100,5 +100,5 @@ def split_request_id(header: str) -> tuple[str, str, int, int]:
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:
     if isinstance(content, list):
-        return "\n".join(part.get("text", "") for part in content)
+        return "\n".join(part["text"] for part in content if "text" in part)
     return content or ""

@@ -358,7 +358,7 @@ def test_bad_template_is_found_before_anything_is_sent(run: MakeRun, rows: Rows,
     assert "advise" in result.err
 
 
-def test_images_are_refused_rather_than_left_out(run: MakeRun, rows: Rows) -> None:
+def test_a_missing_image_is_refused_rather_than_left_out(run: MakeRun, rows: Rows) -> None:
     with running(agreeing) as simulator:
         job = run(simulator.url, [{**rows(1)[0], "images": ["scan.png"]}])
         result = job()
