@@ -6,9 +6,9 @@ STAMP := $(VENV)/installed
 
 # Where the demo's replies come from: vllm, or simulator where vLLM cannot be installed.
 SERVER ?= vllm
-export MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
+export RECIPE MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
 
-.PHONY: help setup setup-serve serve demo test faults kills soak bench-peers check format clean
+.PHONY: slurm ray setup-ray help setup setup-serve serve demo test faults kills soak bench bench-peers methods-table check format clean
 .DEFAULT_GOAL := help
 
 help:  ## This list.
@@ -46,6 +46,12 @@ kills: $(STAMP)  ## SIGKILL at 200 random moments of real runs, each resumed (KI
 soak: $(STAMP)  ## 20,000 questions with every fault, memory watched (QUESTIONS=).
 	$(BIN)/python -m tests.campaigns.soak
 
+bench: $(STAMP)  ## Every measure against its bound, in one run: a table and bench.json (PARTS=).
+	$(BIN)/python -m tests.benchmarks --json bench.json $(PARTS)
+
+methods-table: $(STAMP)  ## All methods over the same questions on a simulated server, as a table.
+	@$(BIN)/python -m tests.campaigns.methods_table
+
 bench-peers: .venv-peers/installed  ## lm-eval, inspect-ai and the OpenAI SDK, to measure beside (1 GB).
 
 .venv-peers/installed: tests/benchmarks/peers.txt
@@ -53,15 +59,29 @@ bench-peers: .venv-peers/installed  ## lm-eval, inspect-ai and the OpenAI SDK, t
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+slurm: $(STAMP)  ## The Slurm job files under a real Slurm that is set up here and thrown away.
+	bash jobs/slurm/test.sh
+
+setup-ray: .venv-ray/installed  ## The environment of jobs/ray (some 450 MB).
+
+.venv-ray/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	@touch $@
+
+ray: $(STAMP) setup-ray  ## Two actors on a Ray cluster of this machine, one of them killed.
+	$(BIN)/python -m pytest -m ray tests/contract/test_jobs.py
+
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --no-incremental serve
+	$(BIN)/mypy --no-incremental jobs
 
 format: $(STAMP)  ## Put the code into its format.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## Remove what was built, both environments included.
-	rm -rf $(VENV) .venv-serve .venv-peers .models .serve .demo build *.egg-info
+	rm -rf $(VENV) .venv-serve .venv-peers .venv-ray .models .serve .demo build *.egg-info

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from medagents_async.engine.client import open_pair
-from medagents_async.simulator import Script, clock, plausible
+from medagents_async.simulator import Script, clock, realistic
 from medagents_async.simulator.profiles import Profile
 from medagents_async.simulator.service import Service
 from medagents_async.simulator.transport import SimulatedTransport
@@ -69,7 +69,7 @@ class SimulatedServers:
     """New simulated servers for every run, on a simulated clock: one for each profile."""
 
     profiles: Sequence[Profile | str]
-    script: Script = plausible
+    script: Script = realistic
     name: str = field(init=False)
     base_urls: Sequence[str] = field(init=False)
 

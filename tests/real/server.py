@@ -27,11 +27,15 @@ def free_port() -> int:
 
 @dataclass
 class Vllm:
-    """vLLM with a tiny random model; `make` starts it as a user does, else `serve/start.py`."""
+    """vLLM with a tiny random model, or another `model`.
+
+    With `make` it is started as a user does, else by `serve/start.py`.
+    """
 
     folder: Path
     extra: str = ""
     make: bool = False
+    model: Path = MODEL
     port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +55,7 @@ class Vllm:
             ["make", "-s", "serve", f"READY_FILE={ready}"] if self.make else ["python3", *script]
         )
         settings = {
-            "MODEL": str(MODEL),
+            "MODEL": str(self.model),
             "PORT": str(self.port),
             "API_KEY": KEY,
             "EXTRA": self.extra,
