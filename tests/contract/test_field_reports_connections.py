@@ -192,7 +192,7 @@ from medagents_async import job
 from medagents_async.plan import Job
 
 for output in sys.argv[3:]:
-    todo = Job(input=Path(sys.argv[2]), output=Path(output), base_url=sys.argv[1])
+    todo = Job(input=Path(sys.argv[2]), output=Path(output), base_urls=sys.argv[1:2])
     print(asyncio.run(job.run(todo, Console(stderr=True)))["ok"])
 """
 
