@@ -9,6 +9,7 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -28,7 +29,7 @@ from medagents_async.engine.retry import Attempts, Retrying
 from medagents_async.engine.runner import Runner, Service, Totals
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.servers import Server
-from medagents_async.engine.sink import Sink
+from medagents_async.engine.sink import Key, Sink
 from medagents_async.engine.steering import MOST
 from medagents_async.errors import OutputFailed, RunStopped
 from medagents_async.manifest import Manifest
@@ -99,8 +100,7 @@ async def _run(
     models = {pool: identity.model for pool, identity in fleet.identities.items()}
     manifest = Manifest(job.output, planned.configuration(models))
     before = manifest.check()
-    for server in fleet.servers:
-        server.fingerprint = before.get("system_fingerprints", {}).get(server.name)
+    fleet.seen_before = before.get("system_fingerprints", {})
     journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
     totals = Totals(expected=len(planned.source) * job.repeats)
     sink = Sink(
@@ -108,6 +108,7 @@ async def _run(
         planned.method.name,
         job.trace,
         lambda key: planned.source.wants(key[0]) and key[1] < job.repeats,
+        partial(totals.add, here=False),
     )
     retrying = Retrying(scheduler, fleet.at, job.retries)
     services: list[Service] = [
@@ -131,7 +132,7 @@ async def _run(
     try:
         manifest.start(_arguments(job), _facts(planned, fleet))
         with _stopping_on_signals(runner):
-            await runner.run(_owed(planned, sink, totals))
+            await runner.run(_owed(planned, sink.done))
         if totals.done < totals.expected:
             raise RunStopped(
                 f"{totals.expected - totals.done} questions have no outcome: did {job.input} "
@@ -175,15 +176,18 @@ def _finish(
             raise
 
 
-def _owed(planned: Plan, sink: Sink, totals: Totals) -> Iterator[tuple[Item, int]]:
-    """The (item, repeat) pairs that OUT does not have yet; those it has count as done."""
-    for item in planned.source.items():
-        for repeat in range(planned.job.repeats):
-            row = sink.done.get((item.question.id, repeat))
-            if row is None:
+def _owed(planned: Plan, done: AbstractSet[Key]) -> Iterator[tuple[Item, int]]:
+    """The (item, repeat) pairs that OUT does not have yet."""
+    repeats = range(planned.job.repeats)
+    finished = (
+        identity
+        for identity, repeat in done
+        if repeat == 0 and all((identity, other) in done for other in repeats)
+    )
+    for item in planned.source.items(finished):
+        for repeat in repeats:
+            if (item.question.id, repeat) not in done:
                 yield item, repeat
-            else:
-                totals.add(row, here=False)
 
 
 def summary(totals: Totals, seconds: float) -> dict[str, Any]:

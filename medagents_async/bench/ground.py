@@ -85,7 +85,7 @@ class SimulatedServers:
 
     def connect(self, url: str) -> Transports:
         profile = self.profiles[self.base_urls.index(url)]
-        service = Service(self.script, profile=profile, prefix_cache=True, keep=0)
+        service = Service(self.script, profile=profile, prefix_cache=True, keep=0, ledger=False)
         transport = SimulatedTransport(service)
         return transport, transport
 

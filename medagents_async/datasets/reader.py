@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,8 @@ class Source:
 
     `rows` counts the good ones, `illustrated` those of them with images; `bad` has the numbers of
     the lines that are left out. `digest` does not depend on the order of the rows.
-    `chosen` holds the ids that the selection keeps, None for all.
+    `chosen` holds the ids that the selection keeps, None for all. `names` has a hash of each
+    row's id, by index.
     """
 
     path: Path
@@ -50,6 +52,7 @@ class Source:
     illustrated: int
     bad: frozenset[int]
     chosen: frozenset[str] | None
+    names: array[int]
 
     def __len__(self) -> int:
         return self.rows if self.chosen is None else len(self.chosen)
@@ -61,9 +64,20 @@ class Source:
     def skipped(self) -> int:
         return len(self.bad)
 
-    def items(self) -> Iterator[Item]:
-        """The chosen rows in the order of the file, read as they are wanted."""
-        for number, row in _rows(self.path):
+    def items(self, finished: Iterable[str] = ()) -> Iterator[Item]:
+        """The chosen rows in the order of the file, read as they are wanted.
+
+        Those whose ids are `finished` are passed over unread, which matters among 200,000. It goes
+        by a hash of 64 bits: should two ids ever share one, a row too few is given.
+        """
+        skipped = {_name(identity) for identity in finished}
+        chosen = None if self.chosen is None else {_name(identity) for identity in self.chosen}
+
+        def wanted(index: int) -> bool:
+            name = self.names[index] if index < len(self.names) else None
+            return name not in skipped and (chosen is None or name in chosen)
+
+        for number, row in _rows(self.path, wanted):
             if number not in self.bad and isinstance(row, Item) and self.wants(row.question.id):
                 yield row
 
@@ -88,7 +102,9 @@ def check(
     seen: dict[str, int] = {}
     digest = illustrated = 0
     kept: list[str] = []
+    names = array("Q")
     for number, row in _rows(path):
+        names.append(_name(row.question.id) if isinstance(row, Item) else 0)
         if not isinstance(row, Item):
             problems.append((number, row))
             continue
@@ -106,7 +122,7 @@ def check(
         # A sum of row digests is the same for every order of the rows.
         content = _digested(row, images)
         digest += int.from_bytes(hashlib.blake2b(content, digest_size=16).digest())
-        if selection.shard is None or _shard(identity, selection.shard[1]) == selection.shard[0]:
+        if selection.shard is None or names[-1] % selection.shard[1] == selection.shard[0]:
             kept.append(identity)
     if problems and not skip_bad_rows:
         raise InputError(str(path), problems)
@@ -114,7 +130,7 @@ def check(
         raise UsageError(f"{path} holds no question")
     chosen = _chosen(kept, selection)
     bad = frozenset(number for number, _ in problems)
-    return Source(path, f"{digest % 2**128:032x}", len(seen), illustrated, bad, chosen)
+    return Source(path, f"{digest % 2**128:032x}", len(seen), illustrated, bad, chosen, names)
 
 
 def _chosen(kept: list[str], selection: Selection) -> frozenset[str] | None:
@@ -128,8 +144,13 @@ def _chosen(kept: list[str], selection: Selection) -> frozenset[str] | None:
     return frozenset(kept)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
-    """(line number, item or the reason why there is none); blank lines are passed over."""
+def _rows(
+    path: Path, wanted: Callable[[int], bool] = lambda _: True
+) -> Iterator[tuple[int, Item | str]]:
+    """(line number, item or the reason why there is none); blank lines are passed over.
+
+    So are rows that are not `wanted` by their index.
+    """
     index = 0
     parse = _parser(path)
     with path.open("rb") as file:
@@ -137,10 +158,11 @@ def _rows(path: Path) -> Iterator[tuple[int, Item | str]]:
             line = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
             if not line:
                 continue
-            try:
-                yield number, parse(line, number, index)
-            except BadRow as reason:
-                yield number, str(reason)
+            if wanted(index):
+                try:
+                    yield number, parse(line, number, index)
+                except BadRow as reason:
+                    yield number, str(reason)
             index += 1
 
 
@@ -179,5 +201,6 @@ def _digested(row: Item, images: list[str]) -> bytes:
     return orjson.dumps([*content, images] if images else content)
 
 
-def _shard(identity: str, count: int) -> int:
-    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest()) % count
+def _name(identity: str) -> int:
+    """A hash of an id, 64 bits; a shard is its remainder."""
+    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest())

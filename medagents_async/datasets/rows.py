@@ -49,7 +49,7 @@ def _single(value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     """Tables write null where a row has none."""
-    return [] if value is None else value
+    return tuple(value or ()) if isinstance(value, list | None) else value
 
 
 #: Canonical name to the names in published sets, the first that has a value wins.
@@ -69,7 +69,7 @@ class Row(BaseModel):
     options: Annotated[dict[Letter, str], BeforeValidator(_options), Field(min_length=2)]
     answer: Annotated[str | None, BeforeValidator(_single)] = None
     subject: str | None = None
-    images: Annotated[list[Text], BeforeValidator(_listed)] = []
+    images: Annotated[tuple[Text, ...], BeforeValidator(_listed)] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -128,7 +128,7 @@ def item(document: dict[str, Any], number: int, index: int) -> Item:
         without_choices(row.question, row.options)[0],
         row.options,
         row.context,
-        tuple(row.images),
+        row.images,
     )
     return Item(question, row.answer, row.subject)
 

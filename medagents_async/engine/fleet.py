@@ -47,6 +47,7 @@ class Fleet:
     limit: int | None
     most: int
     file: Path | None = None
+    seen_before: Mapping[str, str] = field(default_factory=dict)  # `fingerprints` of an earlier run
     servers: list[Server] = field(default_factory=list)
     _tasks: dict[str, list[asyncio.Task[None]]] = field(default_factory=dict)
 
@@ -64,8 +65,9 @@ class Fleet:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """By the servers' names, where they have one."""
-        return {server.name: server.fingerprint for server in self.servers if server.fingerprint}
+        """By the servers' names, those that have answered in this run first."""
+        now = {server.name: server.fingerprint for server in self.servers if server.fingerprint}
+        return now | {name: seen for name, seen in self.seen_before.items() if name not in now}
 
     @property
     def identities(self) -> dict[str, Identity]:
@@ -115,6 +117,7 @@ class Fleet:
                 await self._follow(self.file, tasks)
 
     def _look_after(self, server: Server, tasks: asyncio.TaskGroup) -> None:
+        server.known = {*self.seen_before.values()}
         services = [server.watch()]
         if self.limit is None:
             services.append(Steering(server, self.most).steer())

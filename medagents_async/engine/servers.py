@@ -55,7 +55,8 @@ class Server:
         self.client = client
         self.name = client.base_url
         self.identity: Identity | None = None
-        self.fingerprint: str | None = None  # may be set to what an earlier run saw
+        self.fingerprint: str | None = None
+        self.known: set[str] = set()  # what an earlier run saw, of any of its servers
         self.answered = 0  # calls
         self.busy = 0  # calls refused for want of room
         self.tokens = 0  # prompt and completion tokens of these calls
@@ -230,9 +231,11 @@ class Server:
     def _check_fingerprint(self, fingerprint: str | None) -> None:
         if fingerprint is None:
             return
-        if self.fingerprint not in (None, fingerprint) and not self._accept_change:
+        known = {self.fingerprint} if self.fingerprint else self.known
+        if known and fingerprint not in known and not self._accept_change:
+            before = ", ".join(sorted(known))
             raise ServerChanged(
-                f"{self.name} was {self.fingerprint} and is {fingerprint} now: another version or "
+                f"{self.name} was {before} and is {fingerprint} now: another version or "
                 "other settings. Restore it and run again, or go on with --accept-server-change"
             )
         self.fingerprint = fingerprint

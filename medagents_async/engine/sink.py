@@ -25,23 +25,31 @@ Key = tuple[str, int]  # (question id, repeat)
 class Sink:
     """Appends rows to `path` and knows which are there already.
 
-    Rows that ended in an error leave the file where `owed` wants them again. A lock on the file
-    keeps a second run off. Raises UsageError when another run holds it, it cannot be opened, or a
+    Rows that ended in an error leave the file where `owed` wants them again; `note` gets what
+    totals need of each that stays and that `owed` would want. A lock on the file keeps a second run
+    off. Raises UsageError when another run holds it, it cannot be opened, or a
     line is no row.
     """
 
     SYNC_S = 1.0
 
-    def __init__(self, path: Path, method: str, trace: Trace, owed: Callable[[Key], bool]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        method: str,
+        trace: Trace,
+        owed: Callable[[Key], bool],
+        note: Callable[[dict[str, Any]], None],
+    ) -> None:
         self.path = path
         self._method = method
         self._trace = trace
         self._dirty = False
-        self.done: dict[Key, dict[str, Any]] = {}
+        self.done: set[Key] = set()
         self._descriptor = _locked(path)
         try:
             jsonl.repair(path)
-            dropped = self._take_in(owed)
+            dropped = self._take_in(owed, note)
             if dropped:
                 self._rewrite(dropped)
             _sync_folder(path.parent)
@@ -49,7 +57,9 @@ class Sink:
             os.close(self._descriptor)
             raise
 
-    def _take_in(self, owed: Callable[[Key], bool]) -> set[int]:
+    def _take_in(
+        self, owed: Callable[[Key], bool], note: Callable[[dict[str, Any]], None]
+    ) -> set[int]:
         """Fill `done`; returns the numbers of the lines that must leave the file."""
         dropped = set()
         for number, row in jsonl.read(self.path):
@@ -61,10 +71,13 @@ class Sink:
                 raise UsageError(
                     f"{self.path}, line {number} is no row of a run; write to another file"
                 ) from error
-            if key in self.done or (summary["status"] == "error" and owed(key)):
+            wanted = owed(key)
+            if key in self.done or (summary["status"] == "error" and wanted):
                 dropped.add(number)
             else:
-                self.done[key] = summary
+                self.done.add(key)
+                if wanted:
+                    note(summary)
         return dropped
 
     def _rewrite(self, dropped: set[int]) -> None:

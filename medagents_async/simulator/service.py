@@ -55,6 +55,7 @@ class Service:
     fingerprint: str = "vllm-0.32.0-51a0c0de"
     prefix_cache: bool = False  # tell of cached_tokens; they depend on the order of requests
     keep: int | None = None  # how many requests are remembered; None: all
+    ledger: bool = True  # know every request's name, to count repeated ones
 
     def __post_init__(self) -> None:
         self.state: Literal["up", "draining", "frozen", "stopped"] = "up"
@@ -176,7 +177,8 @@ class Service:
             body = orjson.loads(raw)
         request = Request(body, *split_request_id(name), name, headers, raw, self.arrivals, attempt)
         self.arrivals += 1
-        self._attempts[name] += 1
+        if self.ledger:
+            self._attempts[name] += 1
         self.repeated += bool(name) and name in self._answered
         self._kept.append(request)
         return request
@@ -212,7 +214,8 @@ class Service:
             body["system_fingerprint"] = reply.fingerprint or self.fingerprint
         if reply.fault is None and "usage" in body:
             self.served += 1
-            self._answered.add(request.request_id)
+            if self.ledger:
+                self._answered.add(request.request_id)
             for kind in ("prompt_tokens", "completion_tokens"):
                 self._tokens[kind] += body["usage"][kind]
         content = orjson.dumps(body) if reply.body is None else reply.body
