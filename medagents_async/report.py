@@ -14,11 +14,12 @@ from rich.text import Text
 
 from medagents_async.errors import MedAgentsError, UsageError
 from medagents_async.reporting import exports, files, formats, sections, tables
+from medagents_async.reporting import html as page
 from medagents_async.reporting.comparison import comparison
-from medagents_async.scoring.compare import compare
+from medagents_async.scoring.compare import Comparison, compare
 from medagents_async.scoring.cost import Rates
 from medagents_async.scoring.runs import Run
-from medagents_async.scoring.summary import summarise
+from medagents_async.scoring.summary import Summary, summarise
 
 Format = Literal["table", "markdown", "latex", "json", "csv"]
 #: More rows than fit on a screen or two are listed only when asked for.
@@ -61,6 +62,10 @@ def report(
             help="Write the run as another tool's log instead.",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write scores and consultations as one page, too."),
+    ] = None,
 ) -> None:
     """Score a run, or several side by side; with --show, all that was said on some questions."""
     errors, console = Console(stderr=True), Console()
@@ -80,7 +85,12 @@ def report(
             if outcomes or (outcomes is None and _few(runs) and form == "table"):
                 for run in runs:
                     console.print(tables.outcomes(run.records))
-            _score(runs, rates, form, console, errors)
+            summaries = [summarise(run, rates) for run in runs]
+            found = compare(runs, rates) if len(runs) > 1 else None
+            _score(summaries, found, form, console, errors)
+            if html is not None:
+                page.write(html, outputs, runs, summaries, found)
+                errors.print(Text(f"wrote {html}"), soft_wrap=True)
     except MedAgentsError as error:
         errors.print(tables.printable(error), style="red", markup=False, soft_wrap=True)
         raise typer.Exit(2) from error
@@ -102,11 +112,13 @@ def _consultations(outputs: Sequence[Path], wanted: Sequence[str], console: Cons
 
 
 def _score(
-    runs: Sequence[Run], rates: Rates, form: Format, console: Console, errors: Console
+    summaries: Sequence[Summary],
+    found: Comparison | None,
+    form: Format,
+    console: Console,
+    errors: Console,
 ) -> None:
     """Tables and JSON to stdout, what should give pause to stderr."""
-    summaries = [summarise(run, rates) for run in runs]
-    found = compare(runs, rates) if len(runs) > 1 else None
     if form == "json":
         document = {
             "runs": [summary.as_json() for summary in summaries],

@@ -3,8 +3,8 @@
 
 Prints the base URL on stdout as soon as the server has answered with a token; everything else goes
 to stderr. Every option may come from the environment instead (MODEL, TP, DP, PORT, HOST,
-MAX_MODEL_LEN, SERVED_MODEL_NAME, EXTRA), the key only from there (API_KEY): a command line can be
-read by everyone on the machine.
+MAX_MODEL_LEN, SERVED_MODEL_NAME, EXTRA), or from a file in recipes/ that RECIPE names; the key only
+from the environment (API_KEY): a command line can be read by everyone on the machine.
 
 Exit status: 0 stopped by Ctrl-C or SIGTERM; 1 the server ended by itself or never got ready;
 2 it cannot be started like this, nothing was run.
@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from layout import LOGS, SMALL_MODEL, STAMP, VENV, last_lines, read_json, say, write_whole
+from layout import LOGS, SERVE, SMALL_MODEL, STAMP, VENV, last_lines, read_json, say, write_whole
 from server import Server
 from wait import RefusedError, wait
 
@@ -115,7 +115,8 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Return the options, from the command line, else from variables that are set and not empty."""
-    given = {name: value for name, value in os.environ.items() if value}
+    given = recipe(os.environ.get("RECIPE", ""))
+    given |= {name: value for name, value in os.environ.items() if value}
     device = read_json(STAMP).get("device", "gpu")
     parser = argparse.ArgumentParser(description="Start vLLM and stay with it until Ctrl-C.")
     add = parser.add_argument
@@ -137,6 +138,21 @@ def parse() -> argparse.Namespace:
     options.log = options.log or LOGS / f"server{suffix}.log"
     options.url = f"http://{reachable(options.host)}:{options.port}/v1"
     return options
+
+
+def recipe(name: str) -> dict[str, str]:
+    """Return the settings in the file NAME, or in the one of that name in recipes/."""
+    if not name:
+        return {}
+    path = Path(name) if Path(name).is_file() else SERVE / "recipes" / f"{name}.env"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.env"))) or "none"
+        print(f"RECIPE={name}: {error.strerror}; there are: {known}", file=sys.stderr)
+        sys.exit(2)
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name: value.strip() for name, _, value in pairs if value.strip()}
 
 
 def reachable(host: str) -> str:

@@ -54,6 +54,7 @@ def _listed(value: Any) -> Any:
 
 #: Canonical name to the names in published sets, the first that has a value wins.
 ALIASES = {"id": ("id", "realidx", "question_id"), "answer": ("answer_idx", "answer", "label")}
+_OTHER_NAMES = {alias for name, aliases in ALIASES.items() for alias in aliases} - ALIASES.keys()
 Text = Annotated[str, Field(min_length=1)]
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 
@@ -75,6 +76,8 @@ class Row(BaseModel):
     @classmethod
     def _published_names(cls, document: dict[str, Any]) -> dict[str, Any]:
         """MedQA and its relatives have the letter in `answer_idx` and a text in `answer`."""
+        if document.keys().isdisjoint(_OTHER_NAMES):
+            return document
         canonical = dict(document)
         for name, aliases in ALIASES.items():
             values = (document[alias] for alias in aliases if document.get(alias) is not None)
@@ -139,9 +142,11 @@ def without_choices(question: str, options: Mapping[str, str]) -> tuple[str, str
     A method that shuffles options would show two orders. Only a list at the very end of just the
     row's letters, in order, is taken for one.
     """
-    text, mark, choices = question.rpartition("Answer Choices:")
+    if "Answer Choices:" not in question:
+        return question, None
+    text, _, choices = question.rpartition("Answer Choices:")
     place = -1
-    for letter in options if mark and text.strip() else ():
+    for letter in options if text.strip() else ():
         place = choices.find(f" ({letter}) ", place + 1)
         if place < 0:
             break
