@@ -1,0 +1,1 @@
+"""Sweeps: methods × servers × data sets × seeds from one file, into one folder, with one report."""
