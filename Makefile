@@ -8,7 +8,8 @@ STAMP := $(VENV)/installed
 SERVER ?= vllm
 export RECIPE MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
 
-.PHONY: slurm ray setup-ray help setup setup-serve serve demo test faults kills soak bench bench-peers methods-table check format clean
+.PHONY: help setup setup-serve serve demo test faults kills soak bench bench-peers scale slurm setup-ray ray \
+        methods-table check format clean
 .DEFAULT_GOAL := help
 
 help:  ## This list.
@@ -48,6 +49,11 @@ soak: $(STAMP)  ## 20,000 questions with every fault, memory watched (QUESTIONS=
 
 bench: $(STAMP)  ## Every measure against its bound, in one run: a table and bench.json (PARTS=).
 	$(BIN)/python -m tests.benchmarks --json bench.json $(PARTS)
+
+scale: $(STAMP)  ## Past one box: speed-up over servers, the Slurm run, the Ray run with a killed actor.
+	$(BIN)/python -m tests.benchmarks --json scale.json fleet
+	$(MAKE) --no-print-directory slurm
+	$(MAKE) --no-print-directory ray
 
 methods-table: $(STAMP)  ## All methods over the same questions on a simulated server, as a table.
 	@$(BIN)/python -m tests.campaigns.methods_table

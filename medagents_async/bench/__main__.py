@@ -13,11 +13,13 @@ from rich.console import Console
 from medagents_async.batch import loop_factory, setting
 from medagents_async.bench import page
 from medagents_async.bench.ground import Ground, RealServers, SimulatedServers
+from medagents_async.bench.planning import planned
 from medagents_async.bench.sweep import Level, bench
 from medagents_async.datasets.reader import Selection
 from medagents_async.errors import RunStopped, UsageError
 from medagents_async.plan import Job
 from medagents_async.reporting import tables
+from medagents_async.simulator import profiles
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,6 +56,16 @@ def main(
         Any,
         typer.Option(parser=_levels, metavar="N,N,…", help="Default: doublings up to the knee."),
     ] = "",
+    plan: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="What N such questions would take and cost."),
+    ] = None,
+    gpu_rate: Annotated[
+        float, typer.Option(min=0, help="Price of a GPU for an hour, for --plan.")
+    ] = 0.0,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="For --plan; default: the profile's.")
+    ] = None,
     sequential: Annotated[
         int, typer.Option(min=0, help="Calls to send one after another, for comparison.")
     ] = 40,
@@ -83,6 +95,9 @@ def main(
             SimulatedServers(simulate) if simulate else RealServers(base_url, loop_factory())
         )
         result, timeline = bench(job, ground, concurrency, sequential=sequential, tell=console)
+        if plan:
+            count = gpus or sum(profiles.find(name).gpus for name in simulate or ())
+            result["plan"] = planned(result, plan, count or 1, gpu_rate, simulated=bool(simulate))
         if json_file:
             json_file.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
         if html:

@@ -76,7 +76,10 @@ def bench(result: Mapping[str, Any]) -> Group:
             f"{run['cpu_ms_per_call']:.2f}",
             str(run["errors"]),
         )
-    return Group(table, summary({"knee, calls in flight": result["knee"], **result["ratios"]}))
+    facts = {"knee, calls in flight": result["knee"], **result["ratios"]}
+    return Group(
+        table, summary(facts | {f"plan: {k}": v for k, v in result.get("plan", {}).items()})
+    )
 
 
 def consultation(row: Mapping[str, Any], console: Console) -> None:

@@ -21,6 +21,7 @@ class Profile:
     """A model on a machine, served with certain flags. Times in seconds, of all GPUs together."""
 
     name: str
+    gpus: int = 0
     token_flops: float  # of the weights, for each token
     attention_flops: float  # for each pair of a token and one that it attends to
     flops: float  # a second, as reached
@@ -138,6 +139,7 @@ def _gpus(name: str, model: _Model, gpu: _Gpu, count: int = 1) -> Profile:
     reduces, sent = 2 * model.layers * (count > 1), 2 * (count - 1) / count * 2 * model.hidden
     return Profile(
         name=name,
+        gpus=count,
         token_flops=2 * (model.parameters - 2 * table),
         attention_flops=4 * model.layers * model.hidden,
         flops=count * gpu.flops * _FLOPS_SHARE,

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from tests.benchmarks.client_cost import client_cost
 from tests.benchmarks.cpu import cpu
+from tests.benchmarks.fleet import fleet
 from tests.benchmarks.peers import peers
 from tests.benchmarks.rows import Findings
 from tests.benchmarks.scale import scale
@@ -29,6 +30,7 @@ PARTS: dict[str, Callable[[], Findings]] = {
     "simulated": simulated,
     "cpu": cpu,
     "scale": scale,
+    "fleet": fleet,
 }
 
 
