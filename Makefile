@@ -9,7 +9,7 @@ SERVER ?= vllm
 export RECIPE MODEL TP DP HOST PORT MAX_MODEL_LEN SERVED_MODEL_NAME EXTRA API_KEY
 
 .PHONY: help setup setup-serve serve demo test faults kills soak bench bench-peers scale slurm setup-ray ray \
-        methods-table check format clean
+        methods-table browser screenshots reproduce-shape check format clean
 .DEFAULT_GOAL := help
 
 help:  ## This list.
@@ -77,6 +77,17 @@ setup-ray: .venv-ray/installed  ## The environment of jobs/ray (some 450 MB).
 
 ray: $(STAMP) setup-ray  ## Two actors on a Ray cluster of this machine, one of them killed.
 	$(BIN)/python -m pytest -m ray tests/contract/test_jobs.py
+
+browser:  ## Chromium for the tests of the report's page, where apt can install it.
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+		|| echo "== no Chromium: tests of the report's page are left out"
+
+screenshots: $(STAMP)  ## The pictures of the report's page in docs/ (needs Chromium).
+	$(BIN)/python -m tests.campaigns.screenshots
+
+reproduce-shape: $(STAMP)  ## The nine sets of MedAgents' main table on the simulator: runs/shape (MEDAGENTS_DATA=).
+	bash jobs/sweeps/shape.sh
 
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .

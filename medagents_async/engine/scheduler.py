@@ -54,7 +54,7 @@ class Scheduler:
 
     def add(self, lane: Lane) -> None:
         """Use a server's slots from now on."""
-        lane.changed = self._update
+        lane.changed = self._changed
         self.lanes.append(lane)
         self._update()
 
@@ -74,7 +74,7 @@ class Scheduler:
         return not any(other.open for other in self._pool(lane.pool) if other is not lane)
 
     def statistics(self) -> Statistics:
-        self._update()
+        self._count()
         return Statistics(
             self._in_flight,
             self._ready,
@@ -196,8 +196,12 @@ class Scheduler:
         free = sum(lane.free for lane in self.lanes)
         return not self._stopped and free > self._owed and not self._ready
 
-    def _update(self) -> None:
+    def _changed(self) -> None:
+        """A lane says so before and after: the time until now passed with what was before."""
         self._count()
+        self._update()
+
+    def _update(self) -> None:
         while self._pacer is None and self._grant_one():
             pass
         for event, holds in (

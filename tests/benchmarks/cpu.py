@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,17 @@ from tests.real.server import INSTALLED, KEY, ROOT, Vllm
 
 PART = "cpu"
 REAL_MODEL = ROOT / ".models" / "smollm2-135m-instruct"
-TINY_IN_FLIGHT = 64
-# A model of 135 million parameters rambles up to every limit: the same cap for both presets, and
-# a round at most, keep the comparison within minutes. Preset fast keeps its own, smaller limits.
+TINY_QUESTIONS, TINY_IN_FLIGHT = 160, 16
 SHORT = {"rounds": "1"}
+# A model of 135 million parameters rambles up to every limit: the same cap for both presets keeps
+# the comparison within minutes (preset fast keeps its own where they are smaller). It names no
+# fields either, and experts of one and the same field would share their prompts by accident.
 CAP = 100
+FIELDS = {
+    "domains": "Cardiology|Neurology|Urology|Oncology|Genetics",
+    "option_domains": "Pharmacology|Surgery",
+}
+REAL_QUESTIONS = 4
 
 
 def cpu() -> Findings:
@@ -41,9 +47,9 @@ def cpu() -> Findings:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = folder / "in.jsonl"
-        questions.write(source, 48, 700)
+        questions.write(source, TINY_QUESTIONS, 900)
         with _serving(folder, Vllm(folder)) as url:
-            bench = _bench(folder / "tiny", source, url, "paper", 48, max_tokens=48)
+            bench = _bench(folder / "tiny", source, url, "paper", TINY_QUESTIONS, 12, SHORT)
             run = bench.run(TINY_IN_FLIGHT)
             limit = bench.replay(TINY_IN_FLIGHT, TINY_IN_FLIGHT)
             single = bench.replay(1, TINY_IN_FLIGHT, 40)
@@ -93,14 +99,22 @@ def _serving(folder: Path, server: Vllm) -> Iterator[str]:
         server.gone()
 
 
-def _bench(folder: Path, source: Path, url: str, preset: str, count: int, max_tokens: int) -> Bench:
+def _bench(
+    folder: Path,
+    source: Path,
+    url: str,
+    preset: str,
+    count: int,
+    max_tokens: int,
+    settings: Mapping[str, str],
+) -> Bench:
     folder.mkdir(exist_ok=True)
     job = Job(
         input=source,
         output=folder / "unused.jsonl",
         api_key=KEY,
         preset=preset,
-        settings=SHORT,
+        settings=settings,
         max_tokens=max_tokens,
         selection=Selection(count, None, 0, None),
     )
@@ -110,11 +124,16 @@ def _bench(folder: Path, source: Path, url: str, preset: str, count: int, max_to
 def _real(folder: Path, source: Path, url: str, preset: str) -> dict[str, Any]:
     """A few questions, and the prompt tokens that the server computed for each."""
     before = asyncio.run(_load(url))
-    run = _bench(folder / preset, source, url, preset, 3, CAP).run(32)
+    settings = {**SHORT, **FIELDS}
+    run = _bench(folder / preset, source, url, preset, REAL_QUESTIONS, CAP, settings).run(32)
     after = asyncio.run(_load(url))
     prompts = after.prompt_tokens - before.prompt_tokens
     cached = after.prefix_hits - before.prefix_hits
-    return {"run": run, "prompt": prompts / 3, "computed": (prompts - cached) / 3}
+    return {
+        "run": run,
+        "prompt": prompts / REAL_QUESTIONS,
+        "computed": (prompts - cached) / REAL_QUESTIONS,
+    }
 
 
 async def _load(url: str) -> loads.Load:
