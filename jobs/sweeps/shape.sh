@@ -17,6 +17,9 @@ for _ in $(seq 300); do [ -s "$ready" ] && break; sleep 0.1; done
 MEDAGENTS_BASE_URL=$(<"$ready")
 export MEDAGENTS_BASE_URL
 "$python" -m jobs.sweeps jobs/sweeps/shape.toml "$folder"
-mapfile -t runs < <(find "$folder" -name '*.jsonl' -path '*/server/*' -o -name '*.jsonl' -path "$folder/runs/*" | sort)
-"$python" -m medagents_async.report "${runs[@]}" --format latex --html "$folder/report.html" >"$folder/table2.tex"
+mapfile -t runs < <(find "$folder/server" -name '*.jsonl' | sort)
+# The first of the report's tables is the papers'.
+"$python" -m medagents_async.report "${runs[@]}" --format latex --html "$folder/report.html" |
+    sed -n '1,/end{table}/p' >"$folder/table2.tex"
+cat "$folder/table2.tex"
 echo "$folder/table2.tex and $folder/report.html"

@@ -71,14 +71,21 @@ def _systems(found: Comparison) -> Table:
     for system in found.systems:
         standings = [cells.get((system, dataset)) for dataset in found.datasets]
         row = tuple(
-            Quantity(each.mean, sd=each.sd) if each is not None else None for each in standings
+            # Of one run alone: its own interval, where several show their spread.
+            None
+            if each is None
+            else accuracy(each.score)
+            if each.sd is None
+            else Quantity(each.mean, sd=each.sd)
+            for each in standings
         )
         rows.append((system, *row, *(Quantity(found.averages[system]) for _ in average)))
     return Table(
         "Accuracy",
         ("system", *found.datasets, *average),
         rows,
-        note="mean ± standard deviation over seeds and repeats; Avg. is unweighted",
+        note="mean ± standard deviation over seeds and repeats, or one run's 95 % interval "
+        "(Wilson); Avg. is unweighted",
     )
 
 
