@@ -194,7 +194,7 @@ def batch(
 ) -> None:
     """Run every question of IN.jsonl through a method; one row each in OUT.jsonl."""
     given = locals()
-    _hide_key()
+    hide_key()
     # Until the run itself takes over, SIGTERM ends the command as SIGINT does, which a shell has
     # set to be ignored where it starts a command in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -240,7 +240,7 @@ def batch(
     raise typer.Exit(status)
 
 
-def _hide_key() -> None:
+def hide_key() -> None:
     """Start anew with the key in the environment where it was on the command line.
 
     Every user of a machine can read a command line; an environment only its owner.

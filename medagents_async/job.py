@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import resource
-import signal
-import threading
+import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -34,13 +32,14 @@ from medagents_async.engine.steering import MOST
 from medagents_async.errors import OutputFailed, RunStopped
 from medagents_async.manifest import Manifest
 from medagents_async.plan import Job, Plan, plan
+from medagents_async.process import affordable, stopping_on_signals
 from medagents_async.reporting.progress import Progress
 from medagents_async.types import Item
 
 log = logging.getLogger(__name__)
 
-#: File descriptors that are not calls: standard streams, OUT, journal, event loop, libraries.
-SPARE_DESCRIPTORS = 64
+#: Servers that may join later, for whose calls `auto` leaves room.
+JOINERS = 8
 
 
 Transports = tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]
@@ -63,14 +62,12 @@ async def run(
     planned = plan(job)
     addresses = planned.addresses()
     async with AsyncExitStack() as connections:
-        scheduler = Scheduler(job.rate)
 
         def make(url: str, lane: Lane) -> Server:
-            transports = connect(url)
-            for transport in transports:
-                connections.push_async_callback(transport.aclose)
+            client = Client(*connect(url), url, job.api_key)
+            connections.push_async_callback(client.close)
             return Server(
-                Client(*transports, url, job.api_key),
+                client,
                 scheduler,
                 lane,
                 timeout=job.timeout,
@@ -80,10 +77,14 @@ async def run(
 
         auto = job.concurrency == "auto"
         wanted = MOST * len(addresses) if job.concurrency == "auto" else job.concurrency
-        share = max(1, _affordable(wanted) // len(addresses))
+        if auto and job.servers_file:
+            wanted += MOST * JOINERS
+        most = affordable(wanted)
+        largest = max(Counter(address.pool for address in addresses).values())
+        share = min(MOST, most) if auto else math.ceil(most / largest)
+        scheduler = Scheduler(job.rate, most)
         fleet = Fleet(scheduler, make, None if auto else share, share, job.servers_file)
-        for address in addresses:
-            await fleet.join(address, job.wait_server)
+        await fleet.gather(addresses, job.wait_server)
         for identity in fleet.identities.values():
             planned.check_room(identity)
         return await _run(planned, scheduler, fleet, console, observers)
@@ -100,7 +101,8 @@ async def _run(
     models = {pool: identity.model for pool, identity in fleet.identities.items()}
     manifest = Manifest(job.output, planned.configuration(models))
     before = manifest.check()
-    fleet.seen_before = before.get("system_fingerprints", {})
+    only = before.get("system_fingerprint")
+    fleet.seen_before = before.get("system_fingerprints") or ({"": only} if only else {})
     journal = Journal(job.output.with_name(job.output.name.removesuffix(".jsonl") + ".journal"))
     totals = Totals(expected=len(planned.source) * job.repeats)
     sink = Sink(
@@ -131,7 +133,7 @@ async def _run(
     stopped: BaseException | None = None
     try:
         manifest.start(_arguments(job), _facts(planned, fleet))
-        with _stopping_on_signals(runner):
+        with stopping_on_signals(runner.stop):
             await runner.run(_owed(planned, sink.done))
         if totals.done < totals.expected:
             raise RunStopped(
@@ -216,6 +218,7 @@ def _facts(planned: Plan, fleet: Fleet) -> dict[str, Any]:
         "server_version": first.identity.version if first.identity else None,
         "max_model_len": first.identity.max_model_len if first.identity else None,
         "servers": described(fleet.servers),
+        "system_fingerprints": fleet.fingerprints,
     }
 
 
@@ -238,47 +241,3 @@ def _arguments(job: Job) -> Mapping[str, Any]:
     values = asdict(job)
     del values["api_key"]
     return values
-
-
-def _affordable(concurrency: int) -> int:
-    """As many calls in flight as the system's limit on open files allows, which is raised first."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = concurrency + SPARE_DESCRIPTORS
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < wanted:
-        log.warning(
-            "the system allows %d open files (ulimit -n): %d calls in flight instead of %d",
-            soft,
-            soft - SPARE_DESCRIPTORS,
-            concurrency,
-        )
-        return max(1, soft - SPARE_DESCRIPTORS)
-    return concurrency
-
-
-@contextmanager
-def _stopping_on_signals(runner: Runner) -> Iterator[None]:
-    """The first SIGINT or SIGTERM stops the run in order, the second ends the process at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may handle signals
-        return
-    loop = asyncio.get_running_loop()
-    received: list[int] = []
-
-    def stop(number: int) -> None:
-        if received:
-            os._exit(130)  # every row so far was written whole; a torn one is mended on resume
-        received.append(number)
-        log.warning("stopping: calls in flight may finish; a second signal ends at once")
-        runner.stop()
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

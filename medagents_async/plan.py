@@ -11,6 +11,7 @@ from typing import Any, Literal
 from medagents_async import methods
 from medagents_async.datasets import reader
 from medagents_async.engine.ask import Complete, Desk, Pool
+from medagents_async.engine.dialect import FORMS
 from medagents_async.engine.fleet import Address, addresses
 from medagents_async.engine.identity import Identity
 from medagents_async.engine.sink import Trace
@@ -30,7 +31,7 @@ DECIDED = {
     "seed",
     "n",
     "stream",
-    "structured_outputs",
+    *FORMS,
 }
 
 
@@ -114,21 +115,25 @@ class Plan:
         job = self.job
         own = Path(job.method.rpartition(":")[0])
         sent = {"side": job.image_side, "bytes": MOST_BYTES}
+        # Named only where they are used, so that outputs of earlier versions can be gone on with.
+        optional = {
+            "other_models": {name: model for name, model in models.items() if name},
+            "routes": self.routes,
+            "reasoning": job.reasoning,
+            "extra_body": job.extra_body,
+            "images": sent if self.source.illustrated else None,
+        }
         return {
             "method": job.method,
             "method_source": sha256(own.read_bytes()).hexdigest()[:16] if own.is_file() else None,
             "parameters": {name: _content(value) for name, value in self.parameters.items()},
             "prompts": self.prompts.digest,
             "model": models.get("", ""),
-            "other_models": {name: model for name, model in models.items() if name},
-            "routes": self.routes,
             "sampling": asdict(self.sampling),
             "max_tokens": job.max_tokens,
-            "reasoning": job.reasoning,
             "seed": job.seed,
-            "extra_body": job.extra_body,
             "input": self.source.digest,
-            **({"images": sent} if self.source.illustrated else {}),
+            **{name: value for name, value in optional.items() if value},
         }
 
     def largest_limit(self) -> int:

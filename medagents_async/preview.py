@@ -77,7 +77,8 @@ async def show(plan: Plan, console: Console) -> None:
         attempts.attempts, attempts.server = 1, seat.pool
         request = Request(orjson.loads(call.body), call.stage, call.question_id, n=call.n)
         texts = [plausible(replace(request, sample=n)).text or "" for n in range(call.samples)]
-        return Completion(texts[0], "stop", Usage(), more=tuple(texts[1:]))
+        more = tuple((text, "stop") for text in texts[1:])
+        return Completion(texts[0], "stop", Usage(), more=more)
 
     item = next(plan.source.items(), None)
     if item is None:

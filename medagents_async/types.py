@@ -162,8 +162,8 @@ class Call:
 class Completion:
     """What the model said. `text` holds no thinking; `ask` never returns an empty one.
 
-    A call for several samples has those after the first in `more`, which may be empty texts;
-    its `finish_reason` is "length" when any of them was cut, and `usage` is of all together.
+    A call for several samples has those after the first in `more`, as (text, finish reason), where
+    texts may be empty; `usage` is of all together.
     """
 
     text: str
@@ -171,16 +171,22 @@ class Completion:
     usage: Usage
     reasoning: str | None = None
     fingerprint: str | None = None
-    more: tuple[str, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def samples(self) -> tuple[tuple[str, bool], ...]:
+        """Every sample's text, and whether it was cut."""
+        pairs = ((self.text, self.finish_reason), *self.more)
+        return tuple((text, reason == "length") for text, reason in pairs)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every sample's text, in the server's order."""
-        return (self.text, *self.more)
+        return tuple(text for text, _ in self.samples)
 
     @property
     def truncated(self) -> bool:
-        return self.finish_reason == "length"
+        """Whether it, or any of its samples, was cut."""
+        return any(cut for _, cut in self.samples)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import orjson
 import typer
 from rich.console import Console
 
-from medagents_async.batch import loop_factory, setting
+from medagents_async.batch import hide_key, loop_factory, setting
 from medagents_async.bench import page
 from medagents_async.bench.ground import Ground, RealServers, SimulatedServers
 from medagents_async.bench.planning import planned
 from medagents_async.bench.sweep import Level, bench
 from medagents_async.datasets.reader import Selection
-from medagents_async.errors import RunStopped, UsageError
+from medagents_async.errors import CallError, RunStopped, UsageError
 from medagents_async.plan import Job
 from medagents_async.reporting import tables
 from medagents_async.simulator import profiles
@@ -76,6 +76,7 @@ def main(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page with plots.")] = None,
 ) -> None:
     """Run a method at rising concurrency and compare it with what the server can do."""
+    hide_key()
     console = Console(stderr=True)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
@@ -102,9 +103,9 @@ def main(
             json_file.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2))
         if html:
             page.write(html, result, timeline)
-    except (UsageError, RunStopped) as error:
+    except (UsageError, RunStopped, CallError) as error:
         console.print(tables.printable(error), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(error.exit_status) from None
+        raise typer.Exit(3 if isinstance(error, CallError) else error.exit_status) from None
     Console().print(tables.bench(result))
 
 

@@ -106,6 +106,7 @@ class Recorder:
                 stages[step["stage"]].append(step["seconds"])
                 queued.append(step["queued_s"])
         computed = summary["prompt_tokens"] - summary["cached_tokens"]
+        body = self.body(summary["done"], calls, seconds)
         return {
             "questions": summary["done"],
             "errors": summary["error"],
@@ -116,7 +117,8 @@ class Recorder:
             "seconds": seconds,
             "questions_per_hour": round(summary["done"] / seconds * 3600, 1),
             "calls_per_s": round(calls / seconds, 3),
-            "body_calls_per_s": round(self.body_rate(summary["done"], calls, seconds), 3),
+            "body_calls": body.calls,
+            "body_calls_per_s": round(body.calls / body.t, 3),
             "computed_prompt_tokens_per_s": round(computed / seconds, 1),
             "cached_prompt_tokens_per_s": round(summary["cached_tokens"] / seconds, 1),
             "completion_tokens_per_s": round(summary["completion_tokens"] / seconds, 1),
@@ -131,12 +133,12 @@ class Recorder:
             "moments": [asdict(moment) for moment in self.moments],
         }
 
-    def body_rate(self, questions: int, calls: int, seconds: float) -> float:
-        """Calls per second until `BODY` of the questions were done; in all where no look says."""
+    def body(self, questions: int, calls: int, seconds: float) -> Moment:
+        """When `BODY` of the questions were done; the end where no look saw that."""
         for moment in self.moments:
             if moment.questions >= BODY * questions:
-                return moment.calls / moment.t
-        return calls / seconds
+                return moment
+        return Moment(seconds, questions, calls, 0, 0, 0)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -74,7 +74,9 @@ class Bench:
             if not wanted and weak == 2:
                 return
 
-    def replay(self, concurrency: int, source: Level, count: int | None = None) -> dict[str, Any]:
+    def replay(
+        self, concurrency: int, source: Level, count: int | None = None, *, body: int | None = None
+    ) -> dict[str, Any]:
         """The calls of the run at level `source`, or the first `count`, without dependencies."""
         calls = list(islice(recorded(self._folder / f"{source}.jsonl", self._ground.cold()), count))
         return self._ground.run(
@@ -82,9 +84,19 @@ class Bench:
                 calls,
                 concurrency,
                 self._ground.connect,
-                self._ground.base_urls[0],
+                self._ground.base_urls,
                 self._job.api_key,
+                body=body,
             )
+        )
+
+    def illustrated(self, level: Level) -> bool:
+        """Whether the run's calls had images."""
+        row = next(jsonl.read(self._folder / f"{level}.jsonl"))[1]
+        return any(
+            not isinstance(message["content"], str)
+            for step in row["trace"]
+            for message in step["request"]["messages"]
         )
 
     def timeline(self, level: Level) -> list[Mapping[str, Any]]:
@@ -109,9 +121,11 @@ def bench(
         best = max(run["body_calls_per_s"] for run in fixed)
         knee_run = next(run for run in fixed if run["body_calls_per_s"] >= KNEE * best)
         knee = knee_run["concurrency"]
+        if made.illustrated(knee):
+            raise UsageError("bench cannot replay calls with images: OUT names them only by hash")
         tell.print(f"the knee is at {knee} in flight; now its calls without dependencies")
-        limit = made.replay(knee, knee)
-        ratios = {"of what the server can do with these calls": _ratio(knee_run, limit)}
+        limit = made.replay(knee, knee, body=knee_run["body_calls"])
+        ratios = {"of the same calls without dependencies": _ratio(knee_run, limit)}
         auto = [run for run in runs if run["concurrency"] == "auto"] or [made.run("auto")]
         runs += auto if auto[0] not in runs else []
         ratios["auto, over the best fixed number"] = round(auto[0]["body_calls_per_s"] / best, 4)

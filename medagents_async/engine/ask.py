@@ -124,9 +124,16 @@ class Asker:
             await pool.dialect.settle(pool.model)
         shown = await self._illustrated(prompt, stage)
 
-        def make() -> Call:
+        def make(bare: bool) -> Call:
             return self._call(
-                pool, stage, number, shown, layout or "paper", sampling, choice, samples
+                pool,
+                stage,
+                number,
+                shown,
+                layout or "paper",
+                sampling,
+                () if bare else choice,
+                samples,
             )
 
         depth = self._depth + 1
@@ -193,16 +200,16 @@ class Asker:
 
     async def _complete(
         self,
-        make: Callable[[], Call],
+        make: Callable[[bool], Call],
         dialect: Dialect,
         seat: Seat,
         agent: str | None,
         round_: int,
         depth: int,
     ) -> Completion:
-        completion, failure = None, None
+        completion, failure, bare = None, None, False
         while True:
-            call = make()
+            call = make(bare)
             recalled = self.record.recall(call)
             if recalled is not None:
                 completion, attempts = recalled
@@ -213,8 +220,11 @@ class Asker:
                 completion = await self.desk.complete(call, (self.order, depth), seat, attempts)
                 self.record.add(call, completion, attempts)
             except CallError as error:
-                if isinstance(error, Refused) and dialect.learn(call, error):
-                    continue
+                if isinstance(error, Refused) and not bare:
+                    lesson = dialect.learn(call, error)
+                    bare = lesson == "not this"
+                    if bare or (lesson == "never" and make(bare).body != call.body):
+                        continue
                 failure = error
             break
         if completion is not None:

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from medagents_async.engine import replies
-from medagents_async.errors import CallError, Unavailable, UsageError
+from medagents_async.errors import Unavailable, UsageError
 from medagents_async.types import Call, Completion
 
 #: uvicorn closes idle connections after 5 s; ours must be given up before that.
@@ -114,6 +114,7 @@ class Client:
         api_key: str | None = None,
     ) -> None:
         self._post = _post_through(transport)
+        self._transports = (transport, probes)
         self._probes = probes
         self._api_key = api_key
         self.base_url = base_url.rstrip("/")
@@ -143,14 +144,10 @@ class Client:
             answer = await self._post(self._chat_url, headers, call.body)
         except UNANSWERED as error:
             raise self._unanswered(error) from error
-        try:
-            return replies.read(answer.status, answer.headers, answer.body, call.samples)
-        except CallError as error:
-            if self._api_key:  # some servers repeat a key that they refuse
-                error.args = tuple(
-                    str(argument).replace(self._api_key, "***") for argument in error.args
-                )
-            raise
+        body = answer.body
+        if self._api_key and answer.status != 200:  # some servers repeat a key that they refuse
+            body = body.replace(self._api_key.encode(), b"***")
+        return replies.read(answer.status, answer.headers, body, call.samples)
 
     async def get(self, path: str) -> httpx.Response:
         """The whole answer to GET `path`, whatever its status.
@@ -168,3 +165,8 @@ class Client:
     def _unanswered(self, error: Exception) -> Unavailable:
         cause = str(error) or type(error).__name__
         return Unavailable(f"no answer from {self.base_url}: {cause}")
+
+    async def close(self) -> None:
+        """Give up all connections."""
+        for transport in self._transports:
+            await transport.aclose()

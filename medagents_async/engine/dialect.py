@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -77,32 +77,42 @@ class Dialect:
             **self.constraint(PROBE),
         }
         call = Call("probe", 0, "probe", list(FORMS).index(self.forms[0]), orjson.dumps(body), 16)
-        try:
-            reply = await ask(call)
-        except Unavailable:
-            raise
-        except CallError:
-            return False
-        return reply.text.strip().strip('"') in PROBE
+        for _ in range(3):  # a garbled reply says nothing
+            try:
+                reply = await ask(call)
+            except Refused:
+                return False
+            except Unavailable:
+                raise
+            except CallError:
+                continue
+            return reply.text.strip().strip('"') in PROBE
+        return False
 
-    def learn(self, call: Call, refusal: Refused) -> bool:
-        """Whether the call, made anew, leaves out what the server refused."""
+    def learn(self, call: Call, refusal: Refused) -> Literal["never", "not this"] | None:
+        """What the server will not take: never, or not in this call, which may go without.
+
+        A constraint that it cannot follow for one call says nothing of others: what they get must
+        not depend on which call came first.
+        """
         words = str(refusal).casefold()
         if refusal.status not in (400, 422):
-            return False
+            return None
         if b'"role":"system"' in call.body and ("system role" in words or "alternate" in words):
             if self.system:
                 log.warning("the model has no system role; roles go into the user's message")
             self.system = False
-            return True
+            return "never"
         for form in FORMS:
-            if f'"{form}":'.encode() in call.body and any(
-                word in words for word in (form, *NO_CHOICE)
-            ):
+            if f'"{form}":'.encode() not in call.body:
+                continue
+            if any(word in words for word in NO_CHOICE):
                 if form in self.forms:
                     self._drop(form)
-                return True
-        return False
+                return "never"
+            if form in words:
+                return "not this"
+        return None
 
     def _drop(self, form: str) -> None:
         self.forms.remove(form)

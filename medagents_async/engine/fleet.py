@@ -49,7 +49,7 @@ class Fleet:
     file: Path | None = None
     seen_before: Mapping[str, str] = field(default_factory=dict)  # `fingerprints` of an earlier run
     servers: list[Server] = field(default_factory=list)
-    _tasks: dict[str, list[asyncio.Task[None]]] = field(default_factory=dict)
+    _tasks: dict[Lane, list[asyncio.Task[None]]] = field(default_factory=dict)
 
     FOLLOW_S = 2.0
 
@@ -82,6 +82,21 @@ class Fleet:
         """The server whose slots these are."""
         return next(server for server in self.servers if server.lane is lane)
 
+    async def gather(self, addresses: Sequence[Address], wait: float) -> None:
+        """Take all in; of those in a file, some may still be missing. Raises UsageError."""
+        missing: list[UsageError] = []
+        for address in addresses:
+            try:
+                await self.join(address, wait)
+            except UsageError as error:
+                if address.pool or self.file is None:
+                    raise
+                missing.append(error)
+        if missing and "" not in self.identities:
+            raise missing[0]
+        for absent in missing:
+            log.warning("%s; it may join later", absent)
+
     async def join(self, address: Address, wait: float) -> Server:
         """Take a server in, once it has said what it serves; for `wait` seconds at most.
 
@@ -94,7 +109,8 @@ class Fleet:
         try:
             server.identity = await identify(server.client, model, wait)
         except UsageError as error:
-            if before is None or address.model:
+            await server.client.close()
+            if before is None or address.model or "does not serve" not in str(error):
                 raise
             raise UsageError(
                 f"{error}. Servers of another model than {before.model}, which the others have, "
@@ -107,6 +123,9 @@ class Fleet:
     def leave(self, server: Server) -> None:
         """Send nothing more to a server; what is in flight there may end."""
         self.scheduler.remove(server.lane)
+        for task in self._tasks.pop(server.lane):
+            task.cancel()
+        server.retire()
 
     async def watch(self) -> None:
         """Look after all servers for ever. Raises ServerGone, ServerChanged."""
@@ -117,14 +136,21 @@ class Fleet:
                 await self._follow(self.file, tasks)
 
     def _look_after(self, server: Server, tasks: asyncio.TaskGroup) -> None:
-        server.known = {*self.seen_before.values()}
+        server.known = self._known(server)
         services = [server.watch()]
         if self.limit is None:
             services.append(Steering(server, self.most).steer())
-        self._tasks[server.name] = [tasks.create_task(service) for service in services]
+        self._tasks[server.lane] = [tasks.create_task(service) for service in services]
+
+    def _known(self, server: Server) -> set[str]:
+        """Fingerprints that a server may have: its own of before, else any of an earlier run."""
+        seen = self.fingerprints
+        if server.name in seen:
+            return {seen[server.name]}
+        return {*self.seen_before.values()} if server.answered == self.answered == 0 else set()
 
     async def _follow(self, file: Path, tasks: asyncio.TaskGroup) -> None:
-        seen = addresses(file)
+        seen = [server.name for server in self.servers if not server.lane.pool]
         while True:
             await asyncio.sleep(self.FOLLOW_S)
             try:
@@ -132,7 +158,7 @@ class Fleet:
             except UsageError as error:
                 log.warning("%s", error)
                 continue
-            here = {server.name: server for server in self.servers}
+            here = {server.name: server for server in self.servers if not server.lane.pool}
             for url in [url for url in wanted if url not in seen]:
                 try:
                     self._look_after(await self.join(Address(url), 0), tasks)
@@ -141,9 +167,10 @@ class Fleet:
                     log.warning("%s has not joined: %s", url, error)
                     wanted.remove(url)  # it is tried again
             for url in [url for url in seen if url not in wanted and url in here]:
+                if self.scheduler.alone(here[url].lane):
+                    wanted.append(url)  # nobody could take its calls yet
+                    continue
                 self.leave(here[url])
-                for task in self._tasks.pop(url):
-                    task.cancel()
                 log.warning("%s has left", url)
             seen = wanted
 
@@ -158,6 +185,8 @@ def addresses(file: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--servers {file}: {error}") from error
     found = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
+    if any("@" in url for url in found):  # it would show in the manifest and in every trace
+        raise UsageError(f"--servers {file} holds a password; give a key in $MEDAGENTS_API_KEY")
     if not found:
         raise UsageError(f"--servers {file} names no server")
     return list(dict.fromkeys(found))

@@ -92,6 +92,8 @@ class Record:
                 self._entries = {entry["call"]: _entry(entry) for _, entry in jsonl.read(path)}
             except (UsageError, LookupError, TypeError):
                 path.unlink()  # spoilt, or of another version: worth no more than its calls
+            except OSError as error:
+                raise OutputFailed(f"cannot read {path}: {error.strerror}; remove it") from error
 
     def recall(self, call: Call) -> tuple[Completion, Attempts] | None:
         """The reply to this very request, if it is on record.
@@ -134,7 +136,9 @@ class Record:
 
 def _entry(row: dict[str, Any]) -> tuple[str, Completion, Attempts]:
     stored = row["completion"]
-    completion = dict(stored, usage=Usage(**stored["usage"]), more=tuple(stored["more"]))
+    completion = dict(
+        stored, usage=Usage(**stored["usage"]), more=tuple(map(tuple, stored["more"]))
+    )
     return row["digest"], Completion(**completion), Attempts(**row["attempts"])
 
 

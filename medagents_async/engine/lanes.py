@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Priority = tuple[int, int]  # (order of admission of the question, depth within it): lowest first
 FIRST: Priority = (-1, 0)  # what others wait for
@@ -18,6 +18,7 @@ class Waiting:
     priority: Priority
     sequence: int
     granted: asyncio.Future[Lane]
+    avoid: Lane | None = field(default=None, compare=False)  # where it has just failed
 
 
 class Lane:

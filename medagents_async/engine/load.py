@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -54,7 +55,13 @@ def read(text: str) -> Load | None:
     sums: dict[str, float] = {}
     engines = 0
     for name, value in _SAMPLE.findall(text):
-        sums[name] = sums.get(name, 0.0) + float(value)
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        if not math.isfinite(number):
+            return None
+        sums[name] = sums.get(name, 0.0) + number
         engines += name == "num_requests_running"
     if "num_requests_running" not in sums or "num_requests_waiting" not in sums:
         return None

@@ -39,7 +39,10 @@ def read(status: int, headers: Mapping[str, str], body: bytes, samples: int = 1)
         raise _failure(status, headers, body)
     try:
         reply = load(body)
-        first, *others = [_choice(reply["choices"][n]) for n in range(samples)]
+        choices = reply["choices"]
+        if samples > 1:  # of which the server may have finished another first
+            choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
+        first, *others = [_choice(choices[n]) for n in range(samples)]
         usage, fingerprint = _usage(reply.get("usage") or {}), _text(reply, "system_fingerprint")
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise Malformed(f"not a chat completion ({error}): {excerpt(body)}") from error
@@ -47,9 +50,7 @@ def read(status: int, headers: Mapping[str, str], body: bytes, samples: int = 1)
     for *_, reason in (first, *others):
         if reason in _BROKEN_OFF:
             raise Unavailable(f"the server broke the reply off ({reason})")
-        if reason == "length":
-            finish_reason = reason
-    more = tuple(other for other, *_ in others)
+    more = tuple((other, reason) for other, _, reason in others)
     return Completion(text, finish_reason, usage, reasoning, fingerprint, more)
 
 

@@ -49,9 +49,10 @@ class Retrying:
         """
         clock = asyncio.get_running_loop().time
         failures = downfalls = 0
+        failed_at: Lane | None = None
         while True:
             asked = clock()
-            async with self.scheduler.slot(priority, seat) as lane:
+            async with self.scheduler.slot(priority, seat, failed_at) as lane:
                 sent, server = clock(), self.server_at(lane)
                 attempts.server = server.name
                 attempts.attempts += 1
@@ -59,7 +60,7 @@ class Retrying:
                 try:
                     return await server.complete(call)
                 except Unavailable as error:
-                    failure = error
+                    failure, failed_at = error, lane
                 finally:
                     attempts.seconds += clock() - sent
             failures += not failure.went_down

@@ -32,12 +32,15 @@ class Statistics:
 class Scheduler:
     """Grants the lanes' slots to waiting calls, oldest question first.
 
-    Slots are the only limit on calls in flight. `rate` bounds the calls started per second. A
+    Slots are the only limit on calls in flight, `most` of them on all servers together. `rate`
+    bounds the calls started per second. A
     call takes a slot on another server of its pool rather than wait for one on its own.
     """
 
-    def __init__(self, rate: float | None = None) -> None:
+    def __init__(self, rate: float | None = None, most: int | None = None) -> None:
         self.lanes: list[Lane] = []
+        self._gone: list[Lane] = []
+        self._most = most  # calls in flight, over all lanes
         self._pacer = Pacer(rate) if rate else None
         self._sequence = itertools.count()
         self._ready = 0  # calls that wait for a slot
@@ -54,6 +57,7 @@ class Scheduler:
 
     def add(self, lane: Lane) -> None:
         """Use a server's slots from now on."""
+        self._count()
         lane.changed = self._changed
         self.lanes.append(lane)
         self._update()
@@ -67,6 +71,7 @@ class Scheduler:
                 heapq.heappush(max(others, key=lambda other: other.room).queue, waiting)
             lane.queue.clear()
             self.lanes.remove(lane)
+            self._gone.append(lane)
         self._update()
 
     def alone(self, lane: Lane) -> bool:
@@ -79,20 +84,27 @@ class Scheduler:
             self._in_flight,
             self._ready,
             self._peak,
-            sum(lane.slot_seconds for lane in self.lanes),
-            sum(lane.idle for lane in self.lanes),
+            sum(lane.slot_seconds for lane in (*self.lanes, *self._gone)),
+            sum(lane.idle for lane in (*self.lanes, *self._gone)),
             self._wasted,
         )
 
     @asynccontextmanager
-    async def slot(self, priority: Priority, seat: Seat) -> AsyncIterator[Lane]:
-        """Hold one slot for the time of the block; the lane says on which server."""
+    async def slot(
+        self, priority: Priority, seat: Seat, avoid: Lane | None = None
+    ) -> AsyncIterator[Lane]:
+        """Hold one slot for the time of the block; the lane says on which server.
+
+        That is not the one of `avoid`, where the pool has another.
+        """
         loop = asyncio.get_running_loop()
         if self._counted_to is None:
             self._counted_to = loop.time()
-        waiting = Waiting(priority, next(self._sequence), loop.create_future())
+        if avoid is not None and self.alone(avoid):
+            avoid = None
+        waiting = Waiting(priority, next(self._sequence), loop.create_future(), avoid)
         self._count()
-        heapq.heappush(self._home(seat).queue, waiting)
+        heapq.heappush(self._home(seat, avoid).queue, waiting)
         self._ready += 1
         self._update()
         try:
@@ -159,25 +171,33 @@ class Scheduler:
     def _pool(self, name: str) -> list[Lane]:
         return [lane for lane in self.lanes if lane.pool == name]
 
-    def _home(self, seat: Seat) -> Lane:
+    def _home(self, seat: Seat, avoid: Lane | None) -> Lane:
         """The question's own lane; where it has none, or a closed one, the one with most room."""
         lane = seat.lane
-        if lane is None or (not lane.open and not self.alone(lane)) or lane not in self.lanes:
-            lanes = self._pool(seat.pool)
+        closed = lane is not None and not lane.open and not self.alone(lane)
+        if lane is None or closed or lane is avoid or lane not in self.lanes:
+            lanes = [other for other in self._pool(seat.pool) if other is not avoid]
             seat.lane = max(lanes, key=lambda lane: (lane.open, lane.room))
         assert seat.lane is not None  # noqa: S101 - a pool has a lane
         return seat.lane
 
     def _choice(self) -> tuple[Lane, Lane] | None:
-        """(the lane with a free slot, the one where the call for it waits), own calls first."""
-        for lane in self.lanes:
-            if lane.free and lane.first():
-                return lane, lane
-        for lane in self.lanes if len(self.lanes) > 1 else ():
-            if lane.free:
-                queues = [other for other in self._pool(lane.pool) if other.first()]
-                if queues:
-                    return lane, min(queues, key=lambda other: other.queue[0])
+        """(a lane with a free slot, the one where the call for it waits).
+
+        The oldest call first; it gets a slot of its own server if that has one.
+        """
+        if self._most is not None and self._in_flight >= self._most:
+            return None
+        waiting = [lane for lane in self.lanes if lane.first()]
+        if len(waiting) > 1:
+            waiting.sort(key=lambda lane: lane.queue[0])
+        for home in waiting:
+            if home.free:
+                return home, home
+            avoid = home.queue[0].avoid
+            free = [lane for lane in self._pool(home.pool) if lane.free and lane is not avoid]
+            if free:
+                return max(free, key=lambda lane: lane.room), home
         return None
 
     def _grant_one(self) -> bool:
@@ -192,9 +212,26 @@ class Scheduler:
         self._peak = max(self._peak, self._in_flight)
         return True
 
+    def _grantable_now(self) -> int:
+        """Slots that calls could have, counted without asking how they are granted."""
+        count = 0
+        for pool in {lane.pool for lane in self.lanes}:
+            lanes = self._pool(pool)
+            waiting = sum(
+                not waiting.granted.cancelled() for lane in lanes for waiting in lane.queue
+            )
+            count += min(sum(lane.free for lane in lanes), waiting)
+        return count if self._most is None else min(count, self._most - self._in_flight)
+
     def _is_vacant(self) -> bool:
         free = sum(lane.free for lane in self.lanes)
-        return not self._stopped and free > self._owed and not self._ready
+        if self._most is not None:
+            free = min(free, self._most - self._in_flight)
+        # Calls wait for a free slot at the pacer, or at another pool than the one that has it: a
+        # bottleneck, behind which a queue as long as its slots is enough.
+        waited_for = sum(lane.limit for lane in self.lanes if lane.queue)
+        room = not self._ready if self._pacer else self._ready <= waited_for
+        return not self._stopped and free > self._owed and room
 
     def _changed(self) -> None:
         """A lane says so before and after: the time until now passed with what was before."""
@@ -225,6 +262,5 @@ class Scheduler:
         for lane in self.lanes:
             lane.slot_seconds += lane.limit * passed
             lane.idle += max(0, lane.limit - lane.in_flight) * passed
-        choice = None if self._stopped or self._pacer else self._choice()
-        if choice is not None:
-            self._wasted += min(choice[0].free, self._ready) * passed
+        if not self._stopped and not self._pacer and self._ready:
+            self._wasted += self._grantable_now() * passed

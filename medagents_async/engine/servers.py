@@ -41,6 +41,8 @@ class Server:
     # than most sequences of the default five, so that an outage costs hardly any call.
     REFUSING_S = 8.0
     REFUSALS = 8
+    BROKEN = 3  # where other servers can take the calls; each time longer, where it comes back sick
+    LONGEST_REST_S = 60.0
 
     def __init__(
         self,
@@ -68,6 +70,9 @@ class Server:
         self._waiting: set[asyncio.Timeout] = set()
         self._down = False
         self._failures = 0  # in a row
+        self._broken = 0  # of these, since the last that was for want of room
+        self._relapses = 0  # outages in a row, between which no call was answered
+        self._returned_with = -1  # calls answered when the last one was over
         self._failing_since = 0.0  # on the loop's clock
         self._suspicion = asyncio.Event()
         self._next_look = asyncio.Event()  # set when the next look that begins is over
@@ -95,6 +100,7 @@ class Server:
             if self._failures == 0:
                 self._failing_since = clock()
             self._failures += 1
+            self._broken = 0 if error.busy else self._broken + 1
             self.busy += error.busy
             error.went_down = await self._is_outage()
             raise
@@ -110,7 +116,7 @@ class Server:
         if (
             sent >= self._failing_since
         ):  # one from before says nothing: a draining server ends those
-            self._failures = 0
+            self._failures = self._broken = 0
         self.answered += 1
         self.tokens += completion.usage.prompt_tokens + completion.usage.completion_tokens
         return completion
@@ -129,11 +135,21 @@ class Server:
                     continue
             self._suspicion.clear()
             look, self._next_look = self._next_look, asyncio.Event()
-            self._down = not await self._alive()
-            look.set()
+            try:
+                self._down = not await self._alive()
+            finally:  # a call that waits for the look must not wait for ever: see `retire`
+                look.set()
             lasting = clock() - self._failing_since >= self.REFUSING_S
-            if self._down or (self._failures >= self.REFUSALS and lasting):
+            # Where others can take its calls, a server needs far less to be left out.
+            spared = self._broken >= self.BROKEN and not self._scheduler.alone(self.lane)
+            if self._down or spared or (self._failures >= self.REFUSALS and lasting):
                 await self._outage()
+
+    def retire(self) -> None:
+        """Nobody watches any more: what fails here is owed by the other servers."""
+        self._down = True
+        self.lane.pause(self)
+        self._next_look.set()
 
     async def _is_outage(self) -> bool:
         """Whether a call that just failed did so because the server is gone: a look will tell."""
@@ -155,6 +171,9 @@ class Server:
         for limit in self._waiting if self._down else ():
             if not limit.expired():
                 limit.reschedule(clock())
+        self._relapses = self._relapses + 1 if self.answered == self._returned_with else 0
+        if self._relapses and not self._scheduler.alone(self.lane):
+            await asyncio.sleep(min(self.WATCH_S * 2**self._relapses, self.LONGEST_REST_S))
         while not await self._is_back(max(self.WATCH_S, begun + self._grace - clock())):
             if clock() >= begun + self._grace and self._scheduler.alone(self.lane):
                 raise ServerGone(
@@ -164,7 +183,8 @@ class Server:
             await asyncio.sleep(self.WATCH_S)
         await self._verify()
         log.warning("%s is back", self.name)
-        self._down, self._failures = False, 0
+        self._down, self._returned_with = False, self.answered
+        self._failures = self._broken = 0
         self.lane.resume(self)
 
     async def _is_back(self, patience: float) -> bool:

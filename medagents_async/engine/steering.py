@@ -136,6 +136,8 @@ class Steering:
             spent, free = lane.slot_seconds - slot_seconds, lane.idle - idle
             slot_seconds, idle = lane.slot_seconds, lane.idle
             used_up = spent > 0 and free < self.USED_UP * spent
+            if load is not None:
+                self._by_rate = RateRule(self._by_rate.most)  # what it knew is no longer so
             lane.limit = (
                 self._by_rate.next(lane.limit, clock(), self._server, used_up=used_up)
                 if load is None

@@ -70,11 +70,7 @@ async def draw(
         calls = (ask(stage, n=n, **fields) for n in range(count))
         return [read(reply, options) for reply in await poll(*calls)]
     reply = await ask(stage, samples=count, **fields)
-    return [
-        # The reply does not tell which of its samples was cut: each is read with that caution.
-        Sample(text, parsing.option(text, options, cut=reply.truncated))
-        for text in reply.texts
-    ]
+    return [Sample(text, parsing.option(text, options, cut=cut)) for text, cut in reply.samples]
 
 
 def refuse_copies(temperature: float, samples: int) -> None:

@@ -51,7 +51,7 @@ def cpu() -> Findings:
         with _serving(folder, Vllm(folder)) as url:
             bench = _bench(folder / "tiny", source, url, "paper", TINY_QUESTIONS, 12, SHORT)
             run = bench.run(TINY_IN_FLIGHT)
-            limit = bench.replay(TINY_IN_FLIGHT, TINY_IN_FLIGHT)
+            limit = bench.replay(TINY_IN_FLIGHT, TINY_IN_FLIGHT, body=run["body_calls"])
             single = bench.replay(1, TINY_IN_FLIGHT, 40)
         found.raw["tiny"] = {"run": run, "limit": limit, "one by one": single}
         found.at_least(

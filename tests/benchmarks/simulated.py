@@ -73,7 +73,7 @@ def _profile(
     middle = levels[1]
     large = _bench(folder / "large", source, profile, "paper", MANY_QUESTIONS)
     run = large.run(middle)
-    limit = large.replay(int(middle), middle)
+    limit = large.replay(int(middle), middle, body=run["body_calls"])
     found.raw[profile] = {"runs": runs, "large": run, "limit": limit}
     found.at_least(
         f"{profile}: of the limit, {middle} in flight",

@@ -80,7 +80,9 @@ def answer(
         if isinstance(said, Exception):
             raise said
         first, *more = [said] if isinstance(said, str) else said
-        return Completion(first, "stop", Usage(100, 10, 0), more=tuple(more))
+        return Completion(
+            first, "stop", Usage(100, 10, 0), more=tuple((text, "stop") for text in more)
+        )
 
     desk = Desk(
         prompts=PromptPack(found.name),
