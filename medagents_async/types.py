@@ -86,8 +86,8 @@ class Prompt:
 
         `paper` puts the role into the system message, as the papers do, or without `system`, for
         models that know no such role, in front of the user's. `shared-prefix` puts the material
-        first and the role after it, so that sibling calls share the longest prefix, which a
-        server with prefix caching computes once.
+        first and the role last, so that sibling calls share the longest prefix, which a server
+        with prefix caching computes once.
 
         Images are part of the material and come before all text of the user's message: siblings
         share them, too. `named` has their names instead.
@@ -97,7 +97,7 @@ class Prompt:
             return (Message("system", self.role), _user(images, self.material, self.task))
         if layout == "paper":
             return (_user(images, self.role, self.material, self.task),)
-        return (_user(images, self.material, self.role, self.task),)
+        return (_user(images, self.material, self.task, self.role),)
 
 
 def _user(images: Sequence[str], *parts: str) -> Message:

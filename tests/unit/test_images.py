@@ -89,7 +89,7 @@ def test_every_method_shows_images_with_the_question(name: str, tmp_path: Path) 
     assert carrying
     if name == "medagents":
         assert {"analyse_question", "analyse_option", "recruit_question", "decide"} <= carrying
-        assert {"vote", "summarise", "revise", "advise"}.isdisjoint(carrying)
+        assert {"vote", "revise", "advise"}.isdisjoint(carrying)
     for step in seen.steps:  # memory and OUT keep names alone
         assert b"base64" not in step.call.body
         assert step.call.brief is None
