@@ -50,10 +50,8 @@ soak: $(STAMP)  ## 20,000 questions with every fault, memory watched (QUESTIONS=
 bench: $(STAMP)  ## Every measure against its bound, in one run: a table and bench.json (PARTS=).
 	$(BIN)/python -m tests.benchmarks --json bench.json $(PARTS)
 
-scale: $(STAMP)  ## Past one box: speed-up over servers, the Slurm run, the Ray run with a killed actor.
-	$(BIN)/python -m tests.benchmarks --json scale.json fleet
-	$(MAKE) --no-print-directory slurm
-	$(MAKE) --no-print-directory ray
+scale: $(STAMP) setup-ray  ## Past one box: speed-up over servers, the Slurm run, the Ray run with a killed actor.
+	$(BIN)/python -m tests.benchmarks --json scale.json fleet slurm ray
 
 methods-table: $(STAMP)  ## All methods over the same questions on a simulated server, as a table.
 	@$(BIN)/python -m tests.campaigns.methods_table

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.client_cost import client_cost
+from tests.benchmarks.clusters import ray, slurm
 from tests.benchmarks.cpu import cpu
 from tests.benchmarks.fleet import fleet
 from tests.benchmarks.peers import peers
@@ -31,7 +32,12 @@ PARTS: dict[str, Callable[[], Findings]] = {
     "cpu": cpu,
     "scale": scale,
     "fleet": fleet,
+    "slurm": slurm,
+    "ray": ray,
 }
+
+#: `make bench`; the others are `make scale`.
+BENCH = ("client_cost", "peers", "simulated", "cpu", "scale")
 
 
 def show(findings: Findings) -> None:
@@ -59,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if strange := set(options.part) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(strange))}")
     found = []
-    for name in options.part or PARTS:
+    for name in options.part or BENCH:
         findings = PARTS[name]()
         show(findings)
         found.append(findings)
