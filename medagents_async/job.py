@@ -17,7 +17,7 @@ import httpx
 from rich.console import Console
 
 from medagents_async.engine.ask import Pool
-from medagents_async.engine.client import Client, open_pair
+from medagents_async.engine.client import Client, check_address, open_pair
 from medagents_async.engine.dialect import Dialect, knows_structured_outputs
 from medagents_async.engine.fleet import Fleet, described
 from medagents_async.engine.identity import Identity
@@ -64,10 +64,9 @@ async def run(
     async with AsyncExitStack() as connections:
 
         def make(url: str, lane: Lane) -> Server:
-            client = Client(*connect(url), url, job.api_key)
-            connections.push_async_callback(client.close)
+            check_address(url, job.api_key)  # before anything is opened
             return Server(
-                client,
+                Client(*connect(url), url, job.api_key),
                 scheduler,
                 lane,
                 timeout=job.timeout,
@@ -84,6 +83,7 @@ async def run(
         share = min(MOST, most) if auto else math.ceil(most / largest)
         scheduler = Scheduler(job.rate, most)
         fleet = Fleet(scheduler, make, None if auto else share, share, job.servers_file)
+        connections.push_async_callback(fleet.close)
         await fleet.gather(addresses, job.wait_server)
         for identity in fleet.identities.values():
             planned.check_room(identity)

@@ -99,6 +99,21 @@ async def _exchange(transport: httpx.AsyncBaseTransport, request: httpx.Request)
     return response
 
 
+def check_address(base_url: str, api_key: str | None) -> httpx.URL:
+    """Where calls are sent. Raises UsageError where URL or key cannot be used."""
+    try:
+        chat = httpx.URL(f"{base_url.rstrip('/')}/chat/completions")
+    except httpx.InvalidURL as error:
+        raise UsageError(f"--base-url {base_url}: {error}") from error
+    if chat.scheme not in ("http", "https") or not chat.host:
+        raise UsageError(f"--base-url {base_url}: want http://HOST:PORT/v1")
+    if chat.userinfo:  # it would show in the manifest and in every trace
+        raise UsageError("--base-url holds a password; give a key in $MEDAGENTS_API_KEY")
+    if api_key and not (api_key.isascii() and api_key.isprintable()):
+        raise UsageError("the API key has characters that no header can carry")
+    return chat
+
+
 class Client:
     """Talks to one OpenAI-compatible server at `base_url` (which ends in /v1).
 
@@ -118,17 +133,8 @@ class Client:
         self._probes = probes
         self._api_key = api_key
         self.base_url = base_url.rstrip("/")
-        try:
-            self._chat = httpx.URL(f"{self.base_url}/chat/completions")
-        except httpx.InvalidURL as error:
-            raise UsageError(f"--base-url {base_url}: {error}") from error
+        self._chat = check_address(base_url, api_key)
         self._chat_url = str(self._chat)
-        if self._chat.scheme not in ("http", "https") or not self._chat.host:
-            raise UsageError(f"--base-url {base_url}: want http://HOST:PORT/v1")
-        if self._chat.userinfo:  # it would show in the manifest and in every trace
-            raise UsageError("--base-url holds a password; give a key in $MEDAGENTS_API_KEY")
-        if api_key and not (api_key.isascii() and api_key.isprintable()):
-            raise UsageError("the API key has characters that no header can carry")
         self._headers = {"content-type": "application/json", "host": self._chat.netloc.decode()}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"

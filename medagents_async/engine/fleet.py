@@ -108,9 +108,10 @@ class Fleet:
         model = address.model or (before.model if before else None)
         try:
             server.identity = await identify(server.client, model, wait)
-        except UsageError as error:
+        except BaseException as error:
             await server.client.close()
-            if before is None or address.model or "does not serve" not in str(error):
+            other_model = isinstance(error, UsageError) and "does not serve" in str(error)
+            if before is None or address.model or not other_model:
                 raise
             raise UsageError(
                 f"{error}. Servers of another model than {before.model}, which the others have, "
@@ -126,6 +127,11 @@ class Fleet:
         for task in self._tasks.pop(server.lane):
             task.cancel()
         server.retire()
+
+    async def close(self) -> None:
+        """Give up all connections."""
+        for server in self.servers:
+            await server.client.close()
 
     async def watch(self) -> None:
         """Look after all servers for ever. Raises ServerGone, ServerChanged."""
