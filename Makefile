@@ -18,7 +18,8 @@ help:  ## This list.
 $(STAMP): pyproject.toml
 	@echo "== setting up $(VENV)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' \
+		--config-settings editable_mode=compat  # a path, not a finder that each process loads
 	@touch $@
 
 setup: $(STAMP)  ## The environment of this package.

@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from medagents_async import job as jobs
-from medagents_async import shards
 from medagents_async.datasets.reader import Selection
 from medagents_async.engine.fleet import named
 from medagents_async.engine.sink import Trace
 from medagents_async.errors import RunStopped, UsageError
 from medagents_async.plan import Job, plan
+from medagents_async.process import shard_of_array
 from medagents_async.reporting import tables
 
 EPILOG = (
@@ -213,7 +213,7 @@ def batch(
             "named_servers": tuple(named(text) for text in server or ()),
             "api_key": (api_key or "").strip() or None,
             "settings": dict(setting(text) for text in settings or ()),
-            "selection": Selection(limit, sample, seed, shard or shards.of_array(os.environ)),
+            "selection": Selection(limit, sample, seed, shard or shard_of_array(os.environ)),
         }
         job = Job(**{field.name: given[field.name] for field in dataclasses.fields(Job)})
         if dry_run:

@@ -1,4 +1,4 @@
-"""What a run needs of its process: open files, and to be told of signals."""
+"""What a run finds out of its process: open files, signals, its place in an array of jobs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+
+from medagents_async.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -59,3 +61,32 @@ def stopping_on_signals(stop_run: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+_ARRAY = "SLURM_ARRAY_TASK_"
+
+
+def shard_of_array(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """Shard (I, N) of this task of a Slurm array, None outside of one.
+
+    `--array=4-16:4` has the tasks 4, 8, 12 and 16: I counts them from 0. Raises UsageError where
+    the numbers do not say which task of how many this is, as after `--array=1,3,7` or when one
+    task of an array is submitted again by itself.
+    """
+    if f"{_ARRAY}ID" not in environment:
+        return None
+    try:
+        task, count = (int(environment[_ARRAY + name]) for name in ("ID", "COUNT"))
+        first, last = (int(environment.get(_ARRAY + name, task)) for name in ("MIN", "MAX"))
+        step = int(environment.get(f"{_ARRAY}STEP", "1"))
+        shard, rest = divmod(task - first, step)
+        even = (last - first) // step + 1 == count
+    except (LookupError, ValueError, ZeroDivisionError) as error:
+        raise UsageError(f"{_ARRAY}… make no sense ({error}); say --shard I/N") from error
+    alone = count == 1 and task != 0
+    if rest or not even or alone or not 0 <= shard < count:
+        raise UsageError(
+            f"task {task} of an array of {count}, from {first} to {last}: which part of the "
+            "questions is that? Say --shard I/N"
+        )
+    return shard, count

@@ -1,4 +1,4 @@
-"""Parts of one job: which one an array task has; outputs of parts, their rows in columns."""
+"""Parts of one job: their outputs, and where the rows of each are."""
 
 from __future__ import annotations
 
@@ -17,34 +17,6 @@ import orjson
 
 from medagents_async import manifest
 from medagents_async.errors import UsageError
-
-_ARRAY = "SLURM_ARRAY_TASK_"
-
-
-def of_array(environment: Mapping[str, str]) -> tuple[int, int] | None:
-    """Shard (I, N) of this task of a Slurm array, None outside of one.
-
-    `--array=4-16:4` has the tasks 4, 8, 12 and 16: I counts them from 0. Raises UsageError where
-    the numbers do not say which task of how many this is, as after `--array=1,3,7` or when one
-    task of an array is submitted again by itself.
-    """
-    if f"{_ARRAY}ID" not in environment:
-        return None
-    try:
-        task, count = (int(environment[_ARRAY + name]) for name in ("ID", "COUNT"))
-        first, last = (int(environment.get(_ARRAY + name, task)) for name in ("MIN", "MAX"))
-        step = int(environment.get(f"{_ARRAY}STEP", "1"))
-        shard, rest = divmod(task - first, step)
-        even = (last - first) // step + 1 == count
-    except (LookupError, ValueError, ZeroDivisionError) as error:
-        raise UsageError(f"{_ARRAY}… make no sense ({error}); say --shard I/N") from error
-    alone = count == 1 and task != 0
-    if rest or not even or alone or not 0 <= shard < count:
-        raise UsageError(
-            f"task {task} of an array of {count}, from {first} to {last}: which part of the "
-            "questions is that? Say --shard I/N"
-        )
-    return shard, count
 
 
 @dataclass

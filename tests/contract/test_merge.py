@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from medagents_async import shards
 from medagents_async.errors import UsageError
+from medagents_async.process import shard_of_array
 from medagents_async.simulator import Reply, Request, plausible, running
 from tests.support.command import PATIENCE_S, Result, Run, finish
 
@@ -265,7 +265,7 @@ def array(task: int, count: int, first: int, last: int, step: int = 1) -> dict[s
 def test_the_shard_of_an_array_task(
     environment: dict[str, str], shard: tuple[int, int] | None
 ) -> None:
-    assert shards.of_array(environment) == shard
+    assert shard_of_array(environment) == shard
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_the_shard_of_an_array_task(
 )
 def test_an_array_that_does_not_say_which_part(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="--shard I/N"):
-        shards.of_array(environment)
+        shard_of_array(environment)
 
 
 def test_batch_takes_its_shard_from_the_array(
