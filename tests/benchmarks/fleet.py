@@ -31,7 +31,7 @@ from tests.benchmarks.rows import Findings, bounds
 PART = "fleet"
 PROFILE = profiles.find("llama-3.1-8b-h100")
 IN_FLIGHT = 64  # for each server
-PER_SERVER = {"medagents": 160, "cot": 700}  # questions
+PER_SERVER = {"medagents": 400, "cot": 700}  # questions: enough to keep all busy
 #: More would only take longer to simulate; `cot` shows the same for one call a question.
 SPEED_UPS = {"medagents": (1, 2, 4, 8), "cot": (16, 32, 64)}
 
