@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import quote
@@ -126,6 +127,14 @@ class Usage:
     cached_tokens: int = 0
 
 
+@lru_cache(maxsize=4096)  # a question has many calls, and each is named more than once
+def _session_id(question_id: str) -> str:
+    quoted = quote(question_id, safe="")
+    if len(quoted) <= MAX_SESSION_ID:
+        return quoted
+    return quoted[:MAX_SESSION_ID] + "~" + blake2b(quoted.encode(), digest_size=8).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request, fully decided. (`stage`, `n`) names it within its question and repeat."""
@@ -147,10 +156,7 @@ class Call:
     @property
     def session_id(self) -> str:
         """The question's id, fit for a header: any text of any length may be an id."""
-        quoted = quote(self.question_id, safe="")
-        if len(quoted) <= MAX_SESSION_ID:
-            return quoted
-        return quoted[:MAX_SESSION_ID] + "~" + blake2b(quoted.encode(), digest_size=8).hexdigest()
+        return _session_id(self.question_id)
 
     @property
     def request_id(self) -> str:
@@ -186,7 +192,7 @@ class Completion:
     @property
     def truncated(self) -> bool:
         """Whether it, or any of its samples, was cut."""
-        return any(cut for _, cut in self.samples)
+        return self.finish_reason == "length" or any(reason == "length" for _, reason in self.more)
 
 
 @dataclass(frozen=True, slots=True)

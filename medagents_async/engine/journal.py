@@ -38,16 +38,20 @@ class Journal:
     def record(self, question_id: str, repeat: int) -> Record:
         """The record of one (question, repeat), which is empty when it was never begun."""
         name = hashlib.blake2b(f"{repeat}/{question_id}".encode(), digest_size=12).hexdigest()
-        path = self.folder / f"{name}.jsonl"
-        return Record(self, path, begun=path.name in self._there)
+        return Record(self, name, begun=f"{name}.jsonl" in self._there)
 
     def clear(self) -> None:
         """Forget all, at the end of a run that has every outcome."""
         for path in self.folder.glob("*.jsonl*"):
             path.unlink(missing_ok=True)
 
-    def write(self, path: Path, lines: bytes) -> None:
+    def path(self, name: str) -> Path:
+        """Where the record of that name is."""
+        return self.folder / f"{name}.jsonl"
+
+    def write(self, name: str, lines: bytes) -> None:
         """Append to a record's file; where that fails, whoever uses the journal next is told."""
+        path = self.path(name)
         # Opened each time: one descriptor a question would run into the system's limit.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         try:
@@ -79,14 +83,14 @@ class Record:
     """
 
     def __init__(
-        self, journal: Journal | None = None, path: Path = Path(), *, begun: bool = False
+        self, journal: Journal | None = None, name: str = "", *, begun: bool = False
     ) -> None:
         self._journal = journal
-        self._path = path
+        self._name = name
         self._there = begun
-        self._lines: list[bytes] = []  # still to be written
+        self._unwritten: list[tuple[Call, Completion, Attempts]] = []
         self._entries: dict[str, tuple[str, Completion, Attempts]] = {}
-        if begun and path.exists():
+        if journal is not None and begun and (path := journal.path(name)).exists():
             try:
                 jsonl.repair(path)
                 self._entries = {entry["call"]: _entry(entry) for _, entry in jsonl.read(path)}
@@ -101,7 +105,7 @@ class Record:
         A request that differs (the method or a prompt has changed, or an earlier reply has) is
         not the same call, whatever its name.
         """
-        entry = self._entries.get(call.request_id)
+        entry = self._entries.get(call.request_id) if self._entries else None
         return entry[1:] if entry is not None and entry[0] == _digest(call) else None
 
     def add(self, call: Call, completion: Completion, attempts: Attempts) -> None:
@@ -109,29 +113,33 @@ class Record:
         if self._journal is None:
             return
         self._journal.check()
-        entry = {
-            "call": call.request_id,
-            "digest": _digest(call),
-            "completion": completion,
-            "attempts": attempts,
-        }
-        if not self._lines:
+        if not self._unwritten:
             asyncio.get_running_loop().call_soon(self._write, self._journal)
-        self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+        self._unwritten.append((call, completion, attempts))
 
     def _write(self, journal: Journal) -> None:
-        if self._lines:
+        if self._unwritten:
             self._there = True
-            journal.write(self._path, b"".join(self._lines))
-            self._lines.clear()
+            journal.write(self._name, b"".join(_line(*entry) for entry in self._unwritten))
+            self._unwritten.clear()
 
     def delete(self) -> None:
         """Forget the question, whose outcome is safe. Raises OutputFailed as `add` does."""
-        self._lines.clear()
+        self._unwritten.clear()
         if self._journal is not None:
             self._journal.check()
-        if self._there:
-            self._path.unlink(missing_ok=True)
+            if self._there:
+                self._journal.path(self._name).unlink(missing_ok=True)
+
+
+def _line(call: Call, completion: Completion, attempts: Attempts) -> bytes:
+    row = {
+        "call": call.request_id,
+        "digest": _digest(call),
+        "completion": completion,
+        "attempts": attempts,
+    }
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _entry(row: dict[str, Any]) -> tuple[str, Completion, Attempts]:

@@ -67,7 +67,8 @@ class Lane:
     @property
     def free(self) -> int:
         """Slots that a call could have now."""
-        return max(0, self._limit - self.in_flight) if self.open else 0
+        free = self._limit - self.in_flight
+        return 0 if free < 0 or self._paused else free
 
     @property
     def room(self) -> float:

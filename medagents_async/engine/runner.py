@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from medagents_async.engine.ask import Asker, Desk
+from medagents_async.engine.holds import Promise
 from medagents_async.engine.journal import Journal
 from medagents_async.engine.scheduler import Scheduler
 from medagents_async.engine.sink import SUMMED, Sink
@@ -99,20 +100,20 @@ class Runner:
         async with asyncio.TaskGroup() as questions:
             for order, (item, repeat) in enumerate(work):
                 await self.scheduler.vacancy()
-                started = self.scheduler.promise()
-                questions.create_task(self._question(item, repeat, order, started))
+                first = self.scheduler.promise()
+                questions.create_task(self._question(item, repeat, order, first))
                 # Its first calls, made by its subtasks, should be in the queue before the next
                 # vacancy; one that waits for something else first must not hold up the others.
                 for _ in range(SETTLING_TURNS):
                     await asyncio.sleep(0)
+                    if first.kept:
+                        break
 
-    async def _question(
-        self, item: Item, repeat: int, order: int, started: Callable[[], None]
-    ) -> None:
+    async def _question(self, item: Item, repeat: int, order: int, first: Promise) -> None:
         clock = asyncio.get_running_loop().time
         begun = clock()
         record = self.journal.record(item.question.id, repeat)
-        asker = Asker(self.desk, item.question, repeat, order, record, started)
+        asker = Asker(self.desk, item.question, repeat, order, record, first.keep)
         decision, error = Decision(None), None
         try:
             decision = await self.solve(item.question, asker)
@@ -125,7 +126,7 @@ class Runner:
         except (Exception, SystemExit) as raised:
             decision, error = Decision(None), _described(first_error(raised), item)
         finally:
-            started()
+            first.keep()
         status: Status = "error" if error else "ok" if decision.option is not None else "unparsed"
         outcome = Outcome(
             item,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from medagents_async.engine.holds import Promise, Slot
 from medagents_async.engine.lanes import Lane, Priority, Seat, Waiting
 from medagents_async.engine.pacer import Pacer
 
@@ -89,48 +89,22 @@ class Scheduler:
             self._wasted,
         )
 
-    @asynccontextmanager
-    async def slot(
-        self, priority: Priority, seat: Seat, avoid: Lane | None = None
-    ) -> AsyncIterator[Lane]:
-        """Hold one slot for the time of the block; the lane says on which server.
+    def slot(self, priority: Priority, seat: Seat, avoid: Lane | None = None) -> Slot:
+        """Hold one slot for the time of an `async with`; the lane says on which server.
 
         That is not the one of `avoid`, where the pool has another.
         """
-        loop = asyncio.get_running_loop()
-        if self._counted_to is None:
-            self._counted_to = loop.time()
-        if avoid is not None and self.alone(avoid):
-            avoid = None
-        waiting = Waiting(priority, next(self._sequence), loop.create_future(), avoid)
-        self._count()
-        heapq.heappush(self._home(seat, avoid).queue, waiting)
-        self._ready += 1
-        self._update()
-        try:
-            yield await waiting.granted
-        finally:
-            self._count()
-            if waiting.granted.cancelled():  # the waiter was cancelled and never had the slot
-                self._ready -= 1
-            else:
-                self._in_flight -= 1
-                waiting.granted.result().in_flight -= 1
-            self._update()
+        return Slot(partial(self._acquire, priority, seat, avoid), self._release)
 
-    def promise(self) -> Callable[[], None]:
-        """Count one call that is still to be asked for, until the returned function is called."""
-        kept = [False]
+    def promise(self) -> Promise:
+        """Count one call that is still to be asked for, until the promise is kept."""
         self._owed += 1
         self._update()
+        return Promise(self._fulfil)
 
-        def keep() -> None:
-            if not kept[0]:
-                kept[0] = True
-                self._owed -= 1
-                self._update()
-
-        return keep
+    def _fulfil(self) -> None:
+        self._owed -= 1
+        self._update()
 
     async def rest(self, seconds: float) -> None:
         """Back off without a slot. A resting call is still owed one, so nobody new is admitted."""
@@ -166,7 +140,35 @@ class Scheduler:
             self._grant_one()
             self._update()
 
-    # Choosing
+    # Granting
+
+    async def _acquire(self, priority: Priority, seat: Seat, avoid: Lane | None) -> Lane:
+        loop = asyncio.get_running_loop()
+        if self._counted_to is None:
+            self._counted_to = loop.time()
+        if avoid is not None and self.alone(avoid):
+            avoid = None
+        waiting = Waiting(priority, next(self._sequence), loop.create_future(), avoid)
+        self._count()
+        heapq.heappush(self._home(seat, avoid).queue, waiting)
+        self._ready += 1
+        self._update()
+        try:
+            return await waiting.granted
+        except asyncio.CancelledError:
+            if waiting.granted.cancelled():  # it never had the slot
+                self._count()
+                self._ready -= 1
+                self._update()
+            else:
+                self._release(waiting.granted.result())
+            raise
+
+    def _release(self, lane: Lane) -> None:
+        self._count()
+        self._in_flight -= 1
+        lane.in_flight -= 1
+        self._update()
 
     def _pool(self, name: str) -> list[Lane]:
         return [lane for lane in self.lanes if lane.pool == name]
@@ -224,14 +226,18 @@ class Scheduler:
         return count if self._most is None else min(count, self._most - self._in_flight)
 
     def _is_vacant(self) -> bool:
-        free = sum(lane.free for lane in self.lanes)
+        free = 0
+        for lane in self.lanes:  # as a loop: this is asked several times a call
+            free += lane.free
         if self._most is not None:
             free = min(free, self._most - self._in_flight)
-        # Calls wait for a free slot at the pacer, or at another pool than the one that has it: a
-        # bottleneck, behind which a queue as long as its slots is enough.
-        waited_for = sum(lane.limit for lane in self.lanes if lane.queue)
-        room = not self._ready if self._pacer else self._ready <= waited_for
-        return not self._stopped and free > self._owed and room
+        if self._stopped or free <= self._owed:
+            return False
+        if self._pacer:
+            return not self._ready
+        # Calls wait for a free slot at another pool than the one that has it: a bottleneck,
+        # behind which a queue as long as its slots is enough.
+        return self._ready <= sum(lane.limit for lane in self.lanes if lane.queue)
 
     def _changed(self) -> None:
         """A lane says so before and after: the time until now passed with what was before."""
@@ -239,17 +245,13 @@ class Scheduler:
         self._update()
 
     def _update(self) -> None:
-        while self._pacer is None and self._grant_one():
-            pass
-        for event, holds in (
-            (self._grantable, self._pacer is not None and self._choice() is not None),
-            (self._vacant, self._is_vacant()),
-            (self._quiet, self._in_flight == 0),
-        ):
-            if holds:
-                event.set()
-            else:
-                event.clear()
+        if self._pacer is None:
+            while self._ready and self._grant_one():
+                pass
+        else:
+            _tell(self._grantable, self._choice() is not None)
+        _tell(self._vacant, self._is_vacant())
+        _tell(self._quiet, not self._in_flight)
 
     def _count(self) -> None:
         """Add up the time since the last change, during which nothing changed."""
@@ -264,3 +266,10 @@ class Scheduler:
             lane.idle += max(0, lane.limit - lane.in_flight) * passed
         if not self._stopped and not self._pacer and self._ready:
             self._wasted += self._grantable_now() * passed
+
+
+def _tell(event: asyncio.Event, holds: bool) -> None:
+    if holds:
+        event.set()
+    else:
+        event.clear()

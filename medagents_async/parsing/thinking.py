@@ -13,6 +13,8 @@ def visible(text: str) -> tuple[str, str | None]:
     A closing tag that nothing opened (the chat template did) makes all before it thinking; an
     opening tag that nothing closes (the reply was cut) makes all after it thinking.
     """
+    if "<" not in text:
+        return text.strip(), None
     said: list[str] = []
     thought: list[str] = []
     start, inside = 0, False

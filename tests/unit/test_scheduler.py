@@ -118,12 +118,12 @@ def test_question_is_admitted_where_a_slot_is_free_and_nobody_waits() -> None:
     async def main() -> None:
         scheduler, _ = one_server(2)
         await scheduler.vacancy()
-        keep = scheduler.promise()
+        first = scheduler.promise()
         scheduler.promise()
         waiting = asyncio.create_task(scheduler.vacancy())
         await asyncio.sleep(1)
         assert not waiting.done()
-        keep()
+        first.keep()
         await waiting
 
     on_virtual_time(main())
