@@ -1,4 +1,4 @@
-"""CPU that a call costs the client: our whole command beside AsyncOpenAI's bare call.
+"""CPU that a call costs the client: our whole command beside bare calls of other clients.
 
 A method of one call, requests of 3 KB, replies of 1.2 KB after 100 to 300 ms. Each is run over few
 and over many calls: the whole process over its calls, and the difference, which has no start-up.
@@ -6,6 +6,7 @@ and over many calls: the whole process over its calls, and the difference, which
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ PART = "client_cost"
 LATENCY_S = (0.1, 0.3)
 QUESTION_LENGTH = 2500  # characters; makes a request of 3.0 KB
 ROUNDS = 3
-OPENAI_LOOP = Path(__file__).with_name("openai_loop.py")
+BARE_LOOP = Path(__file__).with_name("bare_loop.py")
 
 
 @dataclass
@@ -64,9 +65,11 @@ class Contender:
             self.body = seen["bytes"] / calls
 
     def _command(self, source: Path, output: Path, server: Server, calls: int) -> list[str | Path]:
-        if self.name != "ours":
-            words = (server.url, MODEL, str(self.in_flight), str(calls))
-            return [PEERS, OPENAI_LOOP, source, *words]
+        words = (source, server.url, MODEL, str(self.in_flight), str(calls))
+        if self.name == "AsyncOpenAI":
+            return [PEERS, BARE_LOOP, "openai", *words]
+        if self.name == "aiohttp":
+            return [sys.executable, BARE_LOOP, "aiohttp", *words]
         options = ("--method", "zero-shot", "--concurrency", str(self.in_flight))
         return [*batch(source, output, server, *options)]
 
@@ -97,8 +100,9 @@ def client_cost(rounds: int = ROUNDS) -> Findings:
     """Measure in turns, `rounds` times, and hold the medians to their bounds."""
     findings = Findings(PART)
     ours, crowd = Contender("ours", 256, 2000, 10_000), Contender("ours", 1024, 2000, 10_000)
+    aiohttp = Contender("aiohttp", 256, 2000, 10_000)
     openai = Contender("AsyncOpenAI", 256, 500, 2000)
-    contenders = [ours, crowd, openai] if PEERS.exists() else [ours, crowd]
+    contenders = [ours, crowd, aiohttp, *([openai] if PEERS.exists() else [])]
     with tempfile.TemporaryDirectory() as folder, serving(*LATENCY_S) as server:
         for _ in range(rounds):
             for contender in contenders:
@@ -121,8 +125,18 @@ def client_cost(rounds: int = ROUNDS) -> Findings:
             ours.marginal / openai.marginal,
             f"{ours.marginal:,.0f} µs of {openai.marginal:,.0f} µs",
         )
+        findings.tell(
+            "aiohttp alone / AsyncOpenAI: the floor",
+            aiohttp.marginal / openai.marginal,
+            f"{aiohttp.marginal:,.0f} µs of {openai.marginal:,.0f} µs",
+        )
     else:
         findings.skipped = f"AsyncOpenAI: {NO_PEERS}"
+    findings.tell(
+        "CPU a call, ours / aiohttp alone",
+        ours.marginal / aiohttp.marginal,
+        f"{ours.marginal:,.0f} µs of {aiohttp.marginal:,.0f} µs, neither with its start-up",
+    )
     findings.at_most(
         "CPU a call, 1,024 in flight / 256",
         crowd.whole / ours.whole,
