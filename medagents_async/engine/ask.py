@@ -98,7 +98,7 @@ class Asker:
         agent: str | None = None,
         round: int = 0,
         n: int | None = None,
-        layout: Layout | None = None,
+        layout: Layout = "paper",
         temperature: float | None = None,
         top_p: float | None = None,
         max_tokens: int | None = None,
@@ -109,7 +109,7 @@ class Asker:
     ) -> Completion:
         """See `types.Ask`."""
         if prompt is None:
-            prompt = self.desk.prompts.render(template or stage, self.question, fields)
+            prompt = self.desk.prompts.render(template or stage, self.question, fields, layout)
         base = self.desk.sampling
         limit = base.max_tokens if max_tokens is None else max_tokens
         sampling = Sampling(
@@ -130,7 +130,7 @@ class Asker:
                 stage,
                 number,
                 shown,
-                layout or "paper",
+                layout,
                 sampling,
                 () if bare else choice,
                 samples,

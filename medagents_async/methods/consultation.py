@@ -134,13 +134,11 @@ class Consultation:
         experts: Sequence[Expert],
         report: str,
         read: ReadReport,
-        **revision: Any,
     ) -> tuple[str, dict[str, Any]]:
         """The report after the consultation, and the record of its votes.
 
-        `revision` is what the reviser's prompt shows beside the report and the advice. Where the
-        last round still has an objector, its revision goes to the decision without a vote, as in
-        Algorithm 1.
+        Where the last round still has an objector, its revision goes to the decision without a
+        vote, as in Algorithm 1.
         """
         advice: list[Contribution] = []
         votes: list[dict[str, Vote]] = []
@@ -167,7 +165,6 @@ class Consultation:
                     max_tokens=self.report_tokens,
                     report=report,
                     advice=advice,
-                    **revision,
                 )
                 report = read(reply)
         return report, {"rounds": len(votes), "agreed": agreed, "votes": votes}

@@ -6,6 +6,7 @@ Tang et al., arXiv 2311.10537, sections 2.1 to 2.5 and Algorithm 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from medagents_async import parsing
@@ -85,7 +86,12 @@ class MedAgents(Consultation):
 
         Raises CallError when a call that it cannot do without has no usable reply.
         """
-        ask = self.sampled(ask)
+        ask = partial(
+            self.sampled(ask),
+            question_in_report=self.question_in_report,
+            keep_key_knowledge=self.keep_key_knowledge,
+            moderator_roles=self.moderator_roles,
+        )
         if self.stages in ("direct", "cot"):
             return await self._choose(question, ask, {}, self.stages)
         panel = await self.panel(
@@ -97,29 +103,13 @@ class MedAgents(Consultation):
         detail = panel.detail
         if self.stages == "analysis":
             return await self._choose(question, ask, detail, "decide_analyses", **panel.analyses)
-
-        def read(reply: Completion) -> str:
-            return self._report(question, reply)
-
-        report = read(await ask("summarise", max_tokens=self.report_tokens, **panel.analyses))
-        if self.stages == "consultation":
-            report, record = await self.agree(
-                ask,
-                panel.experts,
-                report,
-                read,
-                keep_key_knowledge=self.keep_key_knowledge,
-                moderator_roles=self.moderator_roles,
-            )
-            detail |= record
-        return await self._choose(
-            question,
-            ask,
-            detail,
-            "decide",
-            report=report,
-            question_in_report=self.question_in_report,
+        report = self._report(
+            await ask("summarise", max_tokens=self.report_tokens, **panel.analyses)
         )
+        if self.stages == "consultation":
+            report, record = await self.agree(ask, panel.experts, report, self._report)
+            detail |= record
+        return await self._choose(question, ask, detail, "decide", report=report)
 
     def _experts_on(self, question: Question) -> int:
         answers = {text.strip().lower() for text in question.options.values()}
@@ -137,20 +127,14 @@ class MedAgents(Consultation):
             round=detail.get("rounds", 0),
             max_tokens=self.decision_tokens,
             choice=tuple(question.options) if constrained else (),
-            moderator_roles=self.moderator_roles,
             **fields,
         )
         return Decision(parsing.option(reply.text, question.options, cut=reply.truncated), detail)
 
-    def _report(self, question: Question, reply: Completion) -> str:
+    def _report(self, reply: Completion) -> str:
         """The report (section 2.3) as every later call sees it."""
         knowledge, analysis = parsing.sections(reply.text)
         parts = [f"Total Analysis: {analysis}"]
         if knowledge is not None and self.keep_key_knowledge:
             parts.insert(0, f"Key Knowledge: {knowledge}")
-        if self.question_in_report:
-            options = "\n".join(f"({letter}) {text}" for letter, text in question.options.items())
-            parts[:0] = [f"Question: {question.text}", f"Options:\n{options}"]
-            if question.context:
-                parts.insert(0, f"Context: {question.context}")
         return "\n\n".join(parts)

@@ -11,11 +11,11 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta
 
 from medagents_async.errors import UsageError
-from medagents_async.types import Prompt, Question
+from medagents_async.types import Layout, Prompt, Question
 
 PARTS = ("role", "material", "task")
 #: What every template may show, beside what the method passes.
-GIVEN = {"question", "options", "context", "range"}
+GIVEN = {"question", "options", "context", "layout", "range"}
 _SHIPPED = Path(__file__).parent
 _INCLUDE = re.compile(r"""\{%-?\s*include\s+["'](?P<name>[\w-]+)\.md["']\s*-?%\}\n?""")
 
@@ -25,8 +25,8 @@ class PromptPack:
 
     A file `STAGE.md` has the sections `## role`, `## material` and `## task`; a missing one is
     empty. Files in `override` replace the method's own by name. A template sees `question`,
-    `options` (letter to text), `context` and what the method passes; an unknown name is an
-    error, never an empty string. Fields are inserted as they are: braces in them mean nothing.
+    `options` (letter to text), `context`, `layout` and what the method passes; an unknown name is
+    an error, never an empty string. Fields are inserted as they are: braces in them mean nothing.
     """
 
     def __init__(self, method: str, override: Path | None = None) -> None:
@@ -93,13 +93,20 @@ class PromptPack:
             state.update(f"{name}\0{source}\0".encode())
         return state.hexdigest()[:16]
 
-    def render(self, name: str, question: Question, fields: Mapping[str, object]) -> Prompt:
+    def render(
+        self,
+        name: str,
+        question: Question,
+        fields: Mapping[str, object],
+        layout: Layout = "paper",
+    ) -> Prompt:
         """Raises UsageError when there is no such template or it wants a field that is missing."""
         values = {
             "range": range,
             "question": question.text,
             "options": question.options,
             "context": question.context,
+            "layout": layout,
             **fields,
         }
         parts = self._parsed.get(name)

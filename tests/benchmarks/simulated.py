@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +30,7 @@ LEVELS: dict[str, tuple[Level, ...]] = {
     "llama-3.1-70b-4xh100": (128, 256, 512, "auto"),
     "cpu-tiny": (32, 64, 128, "auto"),
 }
+SEARCH_S = 60  # by when auto must have found its number
 ONE_BY_ONE = 60  # calls that are sent one after another, for comparison
 CALL_S = 1.0  # what each call takes for one question alone
 DEPTH = 6  # of a consultation that agrees at once
@@ -86,6 +88,12 @@ def _profile(
         runs["auto"]["body_calls_per_s"] / fixed[best],
         held["auto_of_best"],
         f"best {best}; auto at most {runs['auto']['most_in_flight']}",
+    )
+    limits = [moment["limit"] for moment in runs["auto"]["moments"] if moment["t"] >= SEARCH_S]
+    found.tell(
+        f"{profile}: slots of auto after the search",
+        median(limits),
+        ", ".join(f"{level}: {rate / fixed[best]:.3f}" for level, rate in fixed.items()),
     )
     wasted = max(run["slot_seconds_idle_while_a_call_was_ready"] for run in runs.values())
     found.exactly(f"{profile}: slot-seconds idle while a call is ready", wasted, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -281,17 +282,40 @@ def test_unparsed_decision_names_no_option() -> None:
     assert answer(model(decide="I would rather not say.")).decision.option is None
 
 
-def test_shared_prefix_puts_the_role_behind_the_material() -> None:
-    paper, shared = answer(model()), answer(model(), layout="shared-prefix")
-    for n in range(1, PANEL):
-        common = _common_prefix(shared.prompt("vote:0"), shared.prompt(f"vote:{n}"))
-        assert REPORT.split("Total Analysis: ")[1] in common
+def test_shared_prefix_leaves_siblings_nothing_of_their_own_but_the_field() -> None:
+    said = model(lambda number, _: "NO" if number == 1 else "YES")
+    paper, shared = answer(said), answer(said, layout="shared-prefix")
+    assert REPORT.split("Total Analysis: ")[1] in shared.prompt("vote:0")
+    same_but_for_the_field(paper, shared)
+
+
+def same_but_for_the_field(paper: Seen, shared: Seen) -> None:
+    """Both layouts say the same; with `shared-prefix` siblings differ in their last words only."""
+    stages: dict[str, list[str]] = {}
     for name in paper.bodies:
-        assert sorted(paper.prompt(name).split()) == sorted(shared.prompt(name).split())
+        words, fewer = (re.findall(r"\w+", seen.prompt(name).lower()) for seen in (paper, shared))
+        assert {*words} - {*fewer} <= {"as", "an", "in", "expert", "speak"}
+        assert not {*fewer} - {*words}
+        assert len(fewer) > 0.8 * len(words)
+        stages.setdefault(name.partition(":")[0], []).append(shared.prompt(name))
+    for stage in ("analyse_question", "analyse_option", "vote", "advise"):
+        first, second = stages[stage][:2]
+        common = next(
+            n for n, pair in enumerate(zip(first, second, strict=False)) if len({*pair}) > 1
+        )
+        assert max(len(first), len(second)) - common <= len("Emergency Medicine."), stage
 
 
-def _common_prefix(one: str, other: str) -> str:
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return one[:place]
-    return one
+@pytest.mark.parametrize("layout", ["paper", "shared-prefix"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_voters_see_the_question_where_the_report_has_it(layout: str, shown: bool) -> None:
+    said = model(lambda number, _: "NO" if number == 1 else "YES")
+    seen = answer(said, layout=layout, question_in_report=shown)
+    for name in ("vote:0", "advise:0", "revise:0", "vote:7"):
+        assert seen.prompt(name).count(QUESTION.text) == shown, name
+        assert seen.prompt(name).count("(A) ") == shown, name
+    assert seen.prompt("decide:0").count(QUESTION.text) == 1
+    if layout == "shared-prefix" and shown:  # the choice goes on where the last votes began
+        material = seen.prompt("vote:7").partition("Read the report")[0]
+        assert "electrocardiogram comes first" in material
+        assert seen.prompt("decide:0").startswith(material)
