@@ -27,20 +27,29 @@ class QueueRule:
     """The next limit from the server's own queue; `most` is never exceeded.
 
     Calls that were just added wait for their prefill, while the number running still rises: the
-    server is full only when calls wait and no more of them run than before.
+    server is full only when calls wait and no more of them run than before. And they take little
+    of its cache while they are young: what there is room for shows when as many calls were
+    answered as there are in flight.
     """
 
     most: int
     patience: int = 3  # looks in a row that must agree
     _doubling: bool = True  # until the server was full once
+    _answered: int = 0  # calls, when the limit was last changed
     _running: int = 0  # the most seen since the limit was last changed
     _full: int = 0
     _waiting: int = 0  # the fewest that waited while it was full
     _hungry: int = 0
     _preemptions: int | None = None
 
-    def next(self, limit: int, load: Load, *, in_flight: int, used_up: bool) -> int:
-        """`used_up`: hardly a slot was free since the last look."""
+    def next(self, limit: int, load: Load, *, in_flight: int, answered: int, used_up: bool) -> int:
+        """`answered` calls so far; `used_up`: hardly a slot was free since the last look."""
+        new = self._next(limit, load, in_flight, answered - self._answered, used_up)
+        if new != limit:
+            self._answered = answered
+        return new
+
+    def _next(self, limit: int, load: Load, in_flight: int, answered: int, used_up: bool) -> int:
         margin = max(2, load.running // 16)  # may wait: the server should never look in vain
         preempted = 0 if self._preemptions is None else load.preemptions - self._preemptions
         self._preemptions = load.preemptions
@@ -62,7 +71,8 @@ class QueueRule:
             return self._changed(limit - (self._waiting - margin))
         self._full = 0
         self._hungry = self._hungry + 1 if used_up and load.waiting <= margin // 2 else 0
-        if self._hungry >= (1 if self._doubling else self.patience) and load.kv_usage < FULL:
+        patience = 1 if self._doubling else self.patience
+        if self._hungry >= patience and answered >= limit and load.kv_usage < FULL:
             # What the cache has room for, at most as much again; young calls will still grow.
             room = limit * (1 - load.kv_usage) / (1 if self._doubling else 2)
             return self._changed(limit + max(1, int(room)))
@@ -142,7 +152,11 @@ class Steering:
                 self._by_rate.next(lane.limit, clock(), self._server, used_up=used_up)
                 if load is None
                 else self._by_queue.next(
-                    lane.limit, load, in_flight=lane.in_flight, used_up=used_up
+                    lane.limit,
+                    load,
+                    in_flight=lane.in_flight,
+                    answered=self._server.answered,
+                    used_up=used_up,
                 )
             )
 

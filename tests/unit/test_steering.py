@@ -22,13 +22,22 @@ class Queue:
 
     def __init__(self, seats: int, limit: int = 64) -> None:
         self.seats, self.limit, self.rule = seats, limit, QueueRule(most=1024)
+        self.answered = 0
 
-    def look(self, times: int, *, neighbours: int = 0, used_up: bool = True) -> int:
+    def look(
+        self, times: int, *, neighbours: int = 0, used_up: bool = True, answers: float = 1.0
+    ) -> int:
+        """`answers`: the share of our calls that is answered between two looks."""
         for _ in range(times):
             asked = self.limit + neighbours
             running = min(self.seats, asked)
+            self.answered += int(self.limit * answers)
             self.limit = self.rule.next(
-                self.limit, seen(running, asked - running), in_flight=self.limit, used_up=used_up
+                self.limit,
+                seen(running, asked - running),
+                in_flight=self.limit,
+                answered=self.answered,
+                used_up=used_up,
             )
         return self.limit
 
@@ -42,6 +51,13 @@ def test_finds_what_the_server_runs(seats: int) -> None:
 def test_never_beyond_the_most_nor_below_the_least() -> None:
     assert Queue(5000).look(60) == 1024
     assert Queue(1).look(60) == LEAST
+
+
+def test_calls_that_are_still_young_do_not_show_what_there_is_room_for() -> None:
+    queue = Queue(1000)
+    assert queue.look(3, answers=0.25) == 64
+    assert queue.look(1, answers=0.25) > 64
+    assert queue.limit == queue.look(3, answers=0.25)
 
 
 def test_slots_that_are_not_used_are_no_reason_to_want_more() -> None:
@@ -59,26 +75,36 @@ def test_gives_way_to_a_neighbour_and_comes_back() -> None:
 
 def test_calls_that_were_just_added_are_not_a_full_server() -> None:
     rule = QueueRule(most=1024)
-    limit = rule.next(64, seen(60, 0), in_flight=0, used_up=True)
+    limit = rule.next(64, seen(60, 0), in_flight=0, answered=5000, used_up=True)
     assert 64 < limit <= 128
     for running in (64, 76, 88, 100):  # prefill of the new ones: more run at each look
-        assert rule.next(limit, seen(running, limit - running), in_flight=0, used_up=True) == limit
+        assert (
+            rule.next(
+                limit, seen(running, limit - running), in_flight=0, answered=5000, used_up=True
+            )
+            == limit
+        )
 
 
 def test_preemptions_lower_the_number() -> None:
     rule = QueueRule(most=1024)
-    rule.next(400, seen(400, 0), in_flight=0, used_up=False)
-    limit = rule.next(400, seen(380, 20, 1.0, preemptions=12), in_flight=0, used_up=True)
+    rule.next(400, seen(400, 0), in_flight=0, answered=5000, used_up=False)
+    limit = rule.next(
+        400, seen(380, 20, 1.0, preemptions=12), in_flight=0, answered=5000, used_up=True
+    )
     assert limit < 400
 
 
 def test_full_cache_is_no_reason_to_grow() -> None:
     rule = QueueRule(most=1024)
     limit = 300
-    rule.next(limit, seen(280, 18, 1.0), in_flight=0, used_up=True)
-    rule.next(limit, seen(280, 18, 1.0, preemptions=1), in_flight=0, used_up=True)
+    rule.next(limit, seen(280, 18, 1.0), in_flight=0, answered=5000, used_up=True)
+    rule.next(limit, seen(280, 18, 1.0, preemptions=1), in_flight=0, answered=5000, used_up=True)
     for _ in range(10):
-        assert rule.next(limit, seen(limit, 0, 0.99, 1), in_flight=0, used_up=True) == limit
+        assert (
+            rule.next(limit, seen(limit, 0, 0.99, 1), in_flight=0, answered=5000, used_up=True)
+            == limit
+        )
 
 
 def test_engines_of_one_server_are_added_up() -> None:
