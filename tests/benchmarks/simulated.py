@@ -26,10 +26,11 @@ QUESTIONS = 600
 # of them not to be the end of all, where too little is left to fill the slots.
 MANY_QUESTIONS = 1600
 LEVELS: dict[str, tuple[Level, ...]] = {
-    "llama-3.1-8b-h100": (128, 256, 512, "auto"),
-    "llama-3.1-70b-4xh100": (128, 256, 512, "auto"),
-    "cpu-tiny": (32, 64, 128, "auto"),
+    "llama-3.1-8b-h100": (256, 384, 512, "auto"),
+    "llama-3.1-70b-4xh100": (256, 384, 512, "auto"),
+    "cpu-tiny": (64, 96, 128, "auto"),
 }
+GPUS = ("llama-3.1-8b-h100", "llama-3.1-70b-4xh100")
 SEARCH_S = 60  # by when auto must have found its number
 ONE_BY_ONE = 60  # calls that are sent one after another, for comparison
 CALL_S = 1.0  # what each call takes for one question alone
@@ -43,7 +44,12 @@ def simulated() -> Findings:
         source = folder / "in.jsonl"
         questions.write(source, MANY_QUESTIONS, 700)
         for profile, levels in LEVELS.items():
-            _profile(found, held, folder / profile, source, profile, levels)
+            bench = _bench(folder / profile, source, profile, "paper", QUESTIONS)
+            _auto(found, held, bench, f"{profile}, paper", levels)
+            _limit(found, held, folder / f"{profile}-limit", source, profile, levels[0])
+        for profile in GPUS:
+            bench = _bench(folder / f"{profile}-fast", source, profile, "fast", MANY_QUESTIONS)
+            _auto(found, held, bench, f"{profile}, fast", LEVELS[profile])
         _speed_up(found, held, folder, source)
         _alone(found, held, folder)
     return found
@@ -60,43 +66,43 @@ def _bench(folder: Path, source: Path, profile: str, preset: str, count: int) ->
     return Bench(job, SimulatedServers([profile]), folder, Console(stderr=True))
 
 
-def _profile(
+def _auto(
+    found: Findings, held: dict[str, float], bench: Bench, name: str, levels: tuple[Level, ...]
+) -> None:
+    runs = {level: bench.run(level) for level in levels}
+    found.raw[name] = runs
+    fixed = {level: run["body_calls_per_s"] for level, run in runs.items() if level != "auto"}
+    best = max(fixed, key=lambda level: fixed[level])
+    limits = [moment["limit"] for moment in runs["auto"]["moments"] if moment["t"] >= SEARCH_S]
+    found.at_least(
+        f"{name}: auto over the best fixed",
+        runs["auto"]["body_calls_per_s"] / fixed[best],
+        held["auto_of_best"],
+        f"{median(limits):.0f} slots after the search; "
+        + ", ".join(f"{level}: {rate / fixed[best]:.3f}" for level, rate in fixed.items()),
+    )
+    wasted = max(run["slot_seconds_idle_while_a_call_was_ready"] for run in runs.values())
+    found.exactly(f"{name}: slot-seconds idle while a call is ready", wasted, 0)
+
+
+def _limit(
     found: Findings,
     held: dict[str, float],
     folder: Path,
     source: Path,
     profile: str,
-    levels: tuple[Level, ...],
+    level: Level,
 ) -> None:
-    bench = _bench(folder, source, profile, "paper", QUESTIONS)
-    runs = {level: bench.run(level) for level in levels}
-    fixed = {level: run["body_calls_per_s"] for level, run in runs.items() if level != "auto"}
-    best = max(fixed, key=lambda level: fixed[level])
-    middle = levels[1]
-    large = _bench(folder / "large", source, profile, "paper", MANY_QUESTIONS)
-    run = large.run(middle)
-    limit = large.replay(int(middle), middle, body=run["body_calls"])
-    found.raw[profile] = {"runs": runs, "large": run, "limit": limit}
+    bench = _bench(folder, source, profile, "paper", MANY_QUESTIONS)
+    run = bench.run(level)
+    limit = bench.replay(int(level), level, body=run["body_calls"])
+    found.raw[f"{profile}: limit"] = {"run": run, "limit": limit}
     found.at_least(
-        f"{profile}: of the limit, {middle} in flight",
+        f"{profile}: of the limit, {level} in flight",
         run["body_calls_per_s"] / limit["body_calls_per_s"],
         held["of_the_limit"],
         f"{run['calls_per_s']:.1f} calls/s, {run['calls']} calls",
     )
-    found.at_least(
-        f"{profile}: auto over the best fixed",
-        runs["auto"]["body_calls_per_s"] / fixed[best],
-        held["auto_of_best"],
-        f"best {best}; auto at most {runs['auto']['most_in_flight']}",
-    )
-    limits = [moment["limit"] for moment in runs["auto"]["moments"] if moment["t"] >= SEARCH_S]
-    found.tell(
-        f"{profile}: slots of auto after the search",
-        median(limits),
-        ", ".join(f"{level}: {rate / fixed[best]:.3f}" for level, rate in fixed.items()),
-    )
-    wasted = max(run["slot_seconds_idle_while_a_call_was_ready"] for run in runs.values())
-    found.exactly(f"{profile}: slot-seconds idle while a call is ready", wasted, 0)
 
 
 def _speed_up(found: Findings, held: dict[str, float], folder: Path, source: Path) -> None:
