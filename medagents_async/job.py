@@ -184,7 +184,7 @@ def _owed(planned: Plan, done: AbstractSet[Key]) -> Iterator[tuple[Item, int]]:
     finished = (
         identity
         for identity, repeat in done
-        if repeat == 0 and all((identity, other) in done for other in repeats)
+        if repeat == 0 and (len(repeats) == 1 or all((identity, n) in done for n in repeats))
     )
     for item in planned.source.items(finished):
         for repeat in repeats:

@@ -269,7 +269,7 @@ class Ask(Protocol):
         agent: str | None = None,
         round: int = 0,
         n: int | None = None,
-        layout: Layout = "paper",
+        layout: Layout | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
         max_tokens: int | None = None,

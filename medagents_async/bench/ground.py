@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from secrets import token_hex
 from typing import Any, Protocol, TypeVar
 
 import httpx
@@ -51,6 +52,8 @@ class RealServers:
 
     def __post_init__(self) -> None:
         self.name = ", ".join(self.base_urls)
+        # A server may have answered another bench before, whose prompts its cache still has.
+        self._token = token_hex(4)
         self._runs = count()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -61,7 +64,7 @@ class RealServers:
         return open_pair(url)
 
     def cold(self) -> Mapping[str, Any]:
-        return {"cache_salt": f"bench-{next(self._runs)}"}
+        return {"cache_salt": f"bench-{self._token}-{next(self._runs)}"}
 
 
 @dataclass

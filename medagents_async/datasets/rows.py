@@ -84,23 +84,18 @@ class Row(BaseModel):
             canonical[name] = next(values, None)
         return canonical
 
-    @model_validator(mode="after")
-    def _answer_is_an_option(self) -> Row:
-        if self.answer is not None and self.answer not in self.options:
-            raise ValueError(
-                f"the answer {self.answer!r} is not among the options {', '.join(self.options)}"
-            )
-        if not self.question.strip():
-            raise ValueError("the question is blank")
-        return self
-
 
 def check(document: dict[str, Any]) -> Row:
     """A row that holds together. Raises BadRow."""
     try:
-        return Row.model_validate(document)
+        row = Row.model_validate(document)
     except ValidationError as error:
         raise BadRow(reasons(error)) from error
+    if row.answer is not None and row.answer not in row.options:
+        raise BadRow(f"the answer {row.answer!r} is not among the options {', '.join(row.options)}")
+    if row.question.isspace():
+        raise BadRow("the question is blank")
+    return row
 
 
 def loads(line: bytes) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class Asker:
         agent: str | None = None,
         round: int = 0,
         n: int | None = None,
-        layout: Layout = "paper",
+        layout: Layout | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
         max_tokens: int | None = None,
@@ -108,6 +108,7 @@ class Asker:
         **fields: Any,
     ) -> Completion:
         """See `types.Ask`."""
+        layout = layout or "paper"
         if prompt is None:
             prompt = self.desk.prompts.render(template or stage, self.question, fields, layout)
         base = self.desk.sampling

@@ -118,10 +118,10 @@ class Record:
         self._unwritten.append((call, completion, attempts))
 
     def _write(self, journal: Journal) -> None:
-        if self._unwritten:
+        entries, self._unwritten = self._unwritten, []
+        if entries:
             self._there = True
-            journal.write(self._name, b"".join(_line(*entry) for entry in self._unwritten))
-            self._unwritten.clear()
+            journal.write(self._name, b"".join(_line(*entry) for entry in entries))
 
     def delete(self) -> None:
         """Forget the question, whose outcome is safe. Raises OutputFailed as `add` does."""

@@ -14,7 +14,7 @@ from medagents_async.engine.ask import Asker, Desk
 from medagents_async.engine.holds import Promise
 from medagents_async.engine.journal import Journal
 from medagents_async.engine.scheduler import Scheduler
-from medagents_async.engine.sink import SUMMED, Sink
+from medagents_async.engine.sink import SUMMED, TOKENS, Sink
 from medagents_async.errors import CallError, Interrupted, MedAgentsError
 from medagents_async.fan_out import first_error
 from medagents_async.types import Decision, Item, Outcome, Solve, Status
@@ -39,11 +39,7 @@ class Totals:
     )
     answered_right: int = 0
     with_key: int = 0
-    sums: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            (*SUMMED, "prompt_tokens", "completion_tokens", "cached_tokens"), 0
-        )
-    )
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*SUMMED, *TOKENS), 0))
 
     def add(self, row: dict[str, Any], *, here: bool = True) -> None:
         self.done += 1
@@ -51,8 +47,11 @@ class Totals:
         self.counts[row["status"]] += 1
         self.with_key += row["correct"] is not None
         self.answered_right += row["correct"] is True
-        for name in self.sums:
-            self.sums[name] += row.get(name) or (row.get("usage") or {}).get(name, 0)
+        usage, sums = row["usage"] or {}, self.sums
+        for name in SUMMED:
+            sums[name] += row.get(name) or 0  # outputs of earlier versions lack some
+        for name in TOKENS:
+            sums[name] += usage.get(name, 0)
 
 
 @dataclass
@@ -104,9 +103,10 @@ class Runner:
                 questions.create_task(self._question(item, repeat, order, first))
                 # Its first calls, made by its subtasks, should be in the queue before the next
                 # vacancy; one that waits for something else first must not hold up the others.
-                for _ in range(SETTLING_TURNS):
+                # One that asks at once, in no subtask, asks for one call.
+                for turn in range(SETTLING_TURNS):
                     await asyncio.sleep(0)
-                    if first.kept:
+                    if turn == 0 and first.kept:
                         break
 
     async def _question(self, item: Item, repeat: int, order: int, first: Promise) -> None:

@@ -159,6 +159,8 @@ class Scheduler:
             if waiting.granted.cancelled():  # it never had the slot
                 self._count()
                 self._ready -= 1
+                for lane in self.lanes:  # it must not count as one that waits
+                    lane.first()
                 self._update()
             else:
                 self._release(waiting.granted.result())

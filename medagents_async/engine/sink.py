@@ -16,8 +16,9 @@ from medagents_async.errors import OutputFailed, UsageError
 from medagents_async.types import Outcome, Status, Step
 
 Trace = Literal["full", "brief", "off"]
-#: What totals add up over rows, beside `usage`.
+#: What totals add up over rows, and over their `usage`.
 SUMMED = ("calls", "truncated", "cut_by_context", "retries")
+TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 STATUSES = get_args(Status)
 Key = tuple[str, int]  # (question id, repeat)
 
@@ -64,20 +65,21 @@ class Sink:
         dropped = set()
         for number, row in jsonl.read(self.path):
             try:
-                key, summary = (str(row["id"]), int(row["repeat"])), _summary(row)
-                if summary["status"] not in STATUSES or not isinstance(summary["usage"], dict):
+                key, status = (str(row["id"]), int(row["repeat"])), row["status"]
+                _ = row["correct"]
+                if status not in STATUSES or not isinstance(row["usage"], dict):
                     raise TypeError
             except (LookupError, TypeError, ValueError) as error:
                 raise UsageError(
                     f"{self.path}, line {number} is no row of a run; write to another file"
                 ) from error
             wanted = owed(key)
-            if key in self.done or (summary["status"] == "error" and wanted):
+            if key in self.done or (status == "error" and wanted):
                 dropped.add(number)
             else:
                 self.done.add(key)
                 if wanted:
-                    note(summary)
+                    note(row)
         return dropped
 
     def _rewrite(self, dropped: set[int]) -> None:

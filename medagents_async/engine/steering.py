@@ -25,6 +25,7 @@ MOST = 1024
 # as the best fixed number, and full caches cost up to a tenth.
 ENOUGH = 0.75
 TARGET = 0.85
+HARDLY = 0.1  # so little that even calls that are all young cannot fill it unseen
 
 
 @dataclass
@@ -33,8 +34,8 @@ class QueueRule:
 
     Calls that were just added wait for their prefill, while the number running still rises: the
     server is full only when calls wait and no more of them run than before. And they take little
-    of its cache while they are young: what there is room for shows when as many calls were
-    answered as there are in flight.
+    of its cache while they are young: unless hardly any is in use, what there is room for shows
+    when as many calls were answered as there are in flight.
     """
 
     most: int
@@ -76,7 +77,8 @@ class QueueRule:
         self._full = 0
         self._hungry = self._hungry + 1 if used_up and load.waiting <= margin // 2 else 0
         patience = 1 if self._doubling else self.patience
-        if self._hungry >= patience and answered >= limit and load.kv_usage < ENOUGH:
+        known = answered >= limit or (self._doubling and load.kv_usage < HARDLY)
+        if self._hungry >= patience and known and load.kv_usage < ENOUGH:
             # What the cache has room for, at most nearly as much again.
             room = limit * (TARGET - load.kv_usage) / (1 if self._doubling else 2)
             return self._changed(limit + max(1, int(room)))

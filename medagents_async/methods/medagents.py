@@ -88,7 +88,7 @@ class MedAgents(Consultation):
         """
         ask = partial(
             self.sampled(ask),
-            question_in_report=self.question_in_report,
+            show_question=self.question_in_report,
             keep_key_knowledge=self.keep_key_knowledge,
             moderator_roles=self.moderator_roles,
         )

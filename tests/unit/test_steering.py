@@ -23,6 +23,7 @@ class Queue:
     def __init__(self, seats: int, limit: int = 64) -> None:
         self.seats, self.limit, self.rule = seats, limit, QueueRule(most=1024)
         self.answered = 0
+        self.kv = 0.2
 
     def look(
         self, times: int, *, neighbours: int = 0, used_up: bool = True, answers: float = 1.0
@@ -34,7 +35,7 @@ class Queue:
             self.answered += int(self.limit * answers)
             self.limit = self.rule.next(
                 self.limit,
-                seen(running, asked - running),
+                seen(running, asked - running, self.kv),
                 in_flight=self.limit,
                 answered=self.answered,
                 used_up=used_up,
@@ -58,6 +59,12 @@ def test_calls_that_are_still_young_do_not_show_what_there_is_room_for() -> None
     assert queue.look(3, answers=0.25) == 64
     assert queue.look(1, answers=0.25) > 64
     assert queue.limit == queue.look(3, answers=0.25)
+
+
+def test_a_cache_that_is_nearly_empty_is_not_waited_for() -> None:
+    queue = Queue(1000)
+    queue.kv = 0.05
+    assert queue.look(3, answers=0) > 256
 
 
 def test_slots_that_are_not_used_are_no_reason_to_want_more() -> None:
