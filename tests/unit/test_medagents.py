@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medagents_async.errors import CallError, Empty, Refused, Unavailable
+from medagents_async.errors import CallError, Empty, Refused, Unavailable, UsageError
+from medagents_async.prompts import PromptPack
 from medagents_async.types import Call, Question
 from tests.support.bench import QUESTION, Model, Said, Seen, answer
 
@@ -319,3 +321,11 @@ def test_voters_see_the_question_where_the_report_has_it(layout: str, shown: boo
         material = seen.prompt("vote:7").partition("Read the report")[0]
         assert "electrocardiogram comes first" in material
         assert seen.prompt("decide:0").startswith(material)
+
+
+def test_a_template_that_goes_by_the_older_report_is_refused(tmp_path: Path) -> None:
+    """The report used to have the question in it; its template would show none at all now."""
+    task = "## task\n{% if not question_in_report %}{{ question }}{% endif %} {{ report }}\n"
+    (tmp_path / "decide.md").write_text(task)
+    with pytest.raises(UsageError, match="question_in_report"):
+        PromptPack("medagents", tmp_path)

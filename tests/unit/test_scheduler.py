@@ -114,6 +114,36 @@ def test_cancelled_waiters_take_no_slot() -> None:
     on_virtual_time(main())
 
 
+def test_a_cancelled_waiter_is_in_no_queue() -> None:
+    async def main() -> None:
+        scheduler, lanes = several(2, 2)
+        holding = [asyncio.create_task(hold(scheduler, (n, 0), 2.0)) for n in range(4)]
+        await asyncio.sleep(0.5)
+        waiting = [asyncio.create_task(hold(scheduler, (n, 0), 1.0)) for n in (4, 5, 6)]
+        await asyncio.sleep(0.5)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*holding, *waiting, return_exceptions=True)
+        assert [lane.room for lane in lanes] == [1.0, 1.0]
+
+    on_virtual_time(main())
+
+
+def test_a_task_cancelled_just_after_its_slot_was_granted_gives_it_back() -> None:
+    async def main() -> None:
+        scheduler, lane = one_server(1)
+        first = asyncio.create_task(hold(scheduler, (0, 0), 1.0))
+        second = asyncio.create_task(hold(scheduler, (1, 0), 1.0))
+        await asyncio.sleep(0.5)
+        first.cancel()
+        await asyncio.sleep(0)  # its slot is the second's now, which has not run since
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert (lane.in_flight, scheduler.statistics().in_flight) == (0, 0)
+
+    on_virtual_time(main())
+
+
 def test_question_is_admitted_where_a_slot_is_free_and_nobody_waits() -> None:
     async def main() -> None:
         scheduler, _ = one_server(2)
