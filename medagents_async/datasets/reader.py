@@ -155,8 +155,8 @@ def _rows(
     parse = _parser(path)
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            line = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
-            if not line:
+            line = raw.removeprefix(_BOM) if number == 1 else raw
+            if not line or line.isspace():
                 continue
             if wanted(index):
                 try:
