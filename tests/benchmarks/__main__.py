@@ -20,6 +20,7 @@ from tests.benchmarks.client_cost import client_cost
 from tests.benchmarks.clusters import ray, slurm
 from tests.benchmarks.cpu import cpu
 from tests.benchmarks.fleet import fleet
+from tests.benchmarks.layers import layers
 from tests.benchmarks.peers import peers
 from tests.benchmarks.rows import Findings
 from tests.benchmarks.scale import scale
@@ -27,6 +28,7 @@ from tests.benchmarks.simulated import simulated
 
 PARTS: dict[str, Callable[[], Findings]] = {
     "client_cost": client_cost,
+    "layers": layers,
     "peers": peers,
     "simulated": simulated,
     "cpu": cpu,
@@ -36,8 +38,8 @@ PARTS: dict[str, Callable[[], Findings]] = {
     "ray": ray,
 }
 
-#: `make bench`; the others are `make scale`.
-BENCH = ("client_cost", "peers", "simulated", "cpu", "scale")
+#: `make bench`; fleet, slurm and ray are `make scale`.
+BENCH = ("client_cost", "layers", "peers", "simulated", "cpu", "scale")
 
 
 def show(findings: Findings) -> None:
