@@ -109,7 +109,7 @@ def _speed_up(found: Findings, held: dict[str, float], folder: Path, source: Pat
     profile = "llama-3.1-8b-h100"
     rates: dict[str, Any] = {}
     for preset in ("paper", "fast"):
-        bench = _bench(folder / f"{profile}-{preset}", source, profile, preset, QUESTIONS)
+        bench = _bench(folder / f"speed-up-{preset}", source, profile, preset, QUESTIONS)
         run = bench.run(256)
         single = bench.replay(1, 256, ONE_BY_ONE)
         rates[preset] = (run, single)
