@@ -27,7 +27,7 @@ from tests.real.server import INSTALLED, KEY, ROOT, Vllm
 PART = "cpu"
 REAL_MODEL = ROOT / ".models" / "smollm2-135m-instruct"
 TINY_QUESTIONS, TINY_IN_FLIGHT = 100, 16
-ROUNDS = 4  # the speed of a shared machine drifts by more than what is compared here
+ROUNDS = 3  # the speed of a shared machine drifts by more than what is compared here
 SHORT = {"rounds": "1"}
 # A model of 135 million parameters rambles up to every limit: the same cap for both presets keeps
 # the comparison within minutes (preset fast keeps its own where they are smaller). It names no
