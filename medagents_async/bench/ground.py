@@ -48,9 +48,8 @@ class RealServers:
     base_urls: Sequence[str]
     loop_factory: Callable[[], asyncio.AbstractEventLoop]
 
-    look_s = (
-        1.0  # a look takes 35 ms of a vLLM on two cores: four a second took a tenth of its work
-    )
+    # A look takes 35 ms of a vLLM on two cores: four a second took a tenth of its work.
+    look_s = 1.0
 
     def __post_init__(self) -> None:
         self.name = ", ".join(self.base_urls)
