@@ -11,9 +11,8 @@ from typing import Any
 import orjson
 
 from medagents_async.engine.ask import Asker, Desk
-from medagents_async.engine.holds import Promise
 from medagents_async.engine.journal import Journal
-from medagents_async.engine.scheduler import Scheduler
+from medagents_async.engine.scheduler import Promise, Scheduler
 from medagents_async.engine.sink import SUMMED, TOKENS, Sink
 from medagents_async.errors import CallError, Interrupted, MedAgentsError
 from medagents_async.fan_out import first_error
@@ -45,8 +44,9 @@ class Totals:
         self.done += 1
         self.here += here
         self.counts[row["status"]] += 1
-        self.with_key += row["correct"] is not None
-        self.answered_right += row["correct"] is True
+        correct = row.get("correct")
+        self.with_key += correct is not None
+        self.answered_right += correct is True
         usage, sums = row["usage"] or {}, self.sums
         for name in SUMMED:
             sums[name] += row.get(name) or 0  # outputs of earlier versions lack some

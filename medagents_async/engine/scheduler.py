@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
-from medagents_async.engine.holds import Promise, Slot
 from medagents_async.engine.lanes import Lane, Priority, Seat, Waiting
 from medagents_async.engine.pacer import Pacer
 
@@ -27,6 +27,20 @@ class Statistics:
     slot_seconds: float
     idle: float
     wasted: float
+
+
+@dataclass(slots=True)
+class Promise:
+    """Counts as a call that waits until it is kept."""
+
+    _fulfil: Callable[[], None]
+    kept: bool = False
+
+    def keep(self) -> None:
+        """The call is asked for, or never will be. Only the first time counts."""
+        if not self.kept:
+            self.kept = True
+            self._fulfil()
 
 
 class Scheduler:
@@ -89,12 +103,19 @@ class Scheduler:
             self._wasted,
         )
 
-    def slot(self, priority: Priority, seat: Seat, avoid: Lane | None = None) -> Slot:
-        """Hold one slot for the time of an `async with`; the lane says on which server.
+    @asynccontextmanager
+    async def slot(
+        self, priority: Priority, seat: Seat, avoid: Lane | None = None
+    ) -> AsyncIterator[Lane]:
+        """Hold one slot for the time of the block; the lane says on which server.
 
         That is not the one of `avoid`, where the pool has another.
         """
-        return Slot(partial(self._acquire, priority, seat, avoid), self._release)
+        lane = await self._acquire(priority, seat, avoid)
+        try:
+            yield lane
+        finally:
+            self._release(lane)
 
     def promise(self) -> Promise:
         """Count one call that is still to be asked for, until the promise is kept."""

@@ -66,7 +66,6 @@ class Sink:
         for number, row in jsonl.read(self.path):
             try:
                 key, status = (str(row["id"]), int(row["repeat"])), row["status"]
-                _ = row["correct"]
                 if status not in STATUSES or not isinstance(row["usage"], dict):
                     raise TypeError
             except (LookupError, TypeError, ValueError) as error:
